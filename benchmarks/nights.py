@@ -13,6 +13,7 @@ hour: what the second night costs beside ``--earlier`` copies of the first, step
 """
 
 import argparse
+import contextlib
 import os
 import sys
 import time
@@ -64,24 +65,44 @@ LOAD_NIGHT = """
 SELECT rows_kept FROM dbanon.import_trajectories('public.gps', dataset => 'city', subject => 'cab', time_column => 'ts',
     x => 'x', y => 'y', mode => %s, since => to_timestamp(%s))
 """
-# What the publication of a night leaves for the next ones, as if it had been published on days before and withdrawn.
+# What the publication of a night leaves for the next ones, as if it had been published on days before: and withdrawn,
+# or live as parts of the release that the first is a part of. Each part has its table, without rows.
 COPIED = """
 CREATE TEMP TABLE copied ON COMMIT DROP AS
-    SELECT nextval(pg_get_serial_sequence('dbanon.release', 'release_id')) AS number, n * interval '1 day' AS ago, r.*
-    FROM (SELECT * FROM dbanon.release ORDER BY release_id LIMIT 1) r, generate_series(1, {}) n;
+    SELECT nextval(pg_get_serial_sequence('dbanon.release', 'release_id')) AS number, n * interval '1 day' AS ago,
+        {live} AS live, rel.*
+    FROM (SELECT * FROM dbanon.release ORDER BY release_id LIMIT 1) rel, generate_series(1, {earlier}) n;
 INSERT INTO dbanon.grouping (release_id, period, people)
-    SELECT c.number, tstzrange(lower(g.period) - c.ago, upper(g.period) - c.ago), g.people
-    FROM copied c JOIN dbanon.grouping g USING (release_id);
+    SELECT cop.number, tstzrange(lower(gro.period) - cop.ago, upper(gro.period) - cop.ago), gro.people
+    FROM copied cop JOIN dbanon.grouping gro USING (release_id);
 INSERT INTO dbanon.asked (release_id, content, windows, present, met, people)
-    SELECT c.number, a.content, a.windows, a.present, a.met, a.people
-    FROM copied c JOIN dbanon.asked a USING (release_id);
+    SELECT cop.number, ask.content, ask.windows, ask.present, ask.met, ask.people
+    FROM copied cop JOIN dbanon.asked ask USING (release_id);
 INSERT INTO dbanon.release (release_id, name, run_id, digest, rows, span, reach, groups_sum, holds, step_s, window_s,
-        withdrawn_at, withdrawn_by)
+        series_id, bounds, prefix, extent, longest_s, withdrawn_at, withdrawn_by)
     OVERRIDING SYSTEM VALUE
-    SELECT number, 'old_' || number, run_id, digest, rows, tstzrange(lower(span) - ago, upper(span) - ago), reach,
-        dbanon_internal.compute_groups_sum(number, (SELECT dataset_id FROM dbanon.run r WHERE r.run_id = c.run_id)),
-        holds, step_s, window_s, now(), 'postgres'
-    FROM copied c;
+    SELECT number, CASE WHEN live THEN name ELSE 'old_' || number END, run_id, digest, rows,
+        tstzrange(lower(span) - ago, upper(span) - ago), reach,
+        dbanon_internal.compute_groups_sum(number, (SELECT dataset_id FROM dbanon.run WHERE run.run_id = cop.run_id)),
+        holds, step_s, window_s, CASE WHEN live THEN series_id END,
+        CASE WHEN live THEN tstzrange(lower(bounds) - ago, upper(bounds) - ago) END,
+        CASE WHEN live THEN (prefix + number) % 1048575 + 1 END, extent, longest_s,
+        CASE WHEN NOT live THEN now() END, CASE WHEN NOT live THEN 'postgres' END
+    FROM copied cop;
+DO $$
+DECLARE
+    part record;
+BEGIN
+    FOR part IN SELECT cop.release_id, rel.series_id, rel.release_id AS own, lower(rel.bounds) AS since,
+                    upper(rel.bounds) AS until
+                FROM copied cop JOIN dbanon.release rel ON rel.release_id = cop.number WHERE cop.live LOOP
+        EXECUTE format('CREATE TABLE dbanon.release_%s (LIKE dbanon.release_%s INCLUDING INDEXES)',
+                       part.own, part.release_id);
+        EXECUTE format('ALTER TABLE dbanon.series_%s ATTACH PARTITION dbanon.release_%s FOR VALUES FROM (%L) TO (%L)',
+                       part.series_id, part.own, part.since, part.until);
+    END LOOP;
+END
+$$;
 SELECT dbanon_internal.write_mark(dbanon_internal.read_whereabouts())
 """
 
@@ -161,7 +182,7 @@ def measure_publishing(people: int, hours: int, requests: int, earlier: int) -> 
             for night in range(NIGHTS):
                 if night == NIGHTS - 1 and earlier:
                     with database.connection.transaction():
-                        database.connection.execute(COPIED.format(earlier))  # type: ignore[arg-type]
+                        database.connection.execute(COPIED.format(earlier=earlier, live=False))  # type: ignore[arg-type]
                 since = START_S + night * hours * HOUR_S
                 figures = publish_night(database, since, since + hours * HOUR_S)
                 print(f"| {people:,} | {requests} | {figures} |", flush=True)
@@ -203,20 +224,20 @@ def measure_windows(vehicles: int, earlier: int) -> None:
             connection, places = database.connection, drive(vehicles, np.random.default_rng(1))
             connection.execute("CREATE TABLE public.gps (cab text, ts timestamptz, x float8, y float8)")
             print(
-                "| vehicles | parts before | load s | compute s | attack s | run s | publish s | evaluate s | all s |"
+                "| vehicles | parts before | load s (CPU) | run s (CPU) | of it compute s | attack s | publish s (CPU) "
+                "| evaluate s (CPU) | all s (CPU) |"
             )
             print("|---|---|---|---|---|---|---|---|---|")
             for night in range(2):
                 if night:
                     with connection.transaction():
-                        connection.execute(COPIED.format(earlier))  # type: ignore[arg-type]
+                        connection.execute(COPIED.format(earlier=earlier, live=True))  # type: ignore[arg-type]
                 first_s = START_S + night * DAY_S
                 copy_night(connection, places[night * DAY_S // 60 :][: DAY_S // 60], first_s)
                 figures = measure_night(database, first_s, "new" if night else "create")
                 print(f"| {vehicles:,} | {earlier if night else 0} | {figures} |", flush=True)
             query = "SELECT bounds, rows, percent_left_out, longer_side_m, count_error FROM dbanon.releases WHERE live"
-            for row in connection.execute(query):
-                print(*row, sep=", ")
+            print(*fetch_one(connection, f"{query} ORDER BY bounds DESC LIMIT 1"), sep=", ")
 
 
 def copy_night(connection: psycopg.Connection[Any], places: np.ndarray, first_s: int) -> None:
@@ -232,21 +253,39 @@ def copy_night(connection: psycopg.Connection[Any], places: np.ndarray, first_s:
 
 
 def measure_night(database: Database, first_s: int, mode: str) -> str:
-    """Seconds of each step of a night, and of all."""
-    connection, marks = database.connection, [time.perf_counter()]
+    """Seconds of each step of a night and of all, with those of the CPU in this process and on the server."""
+    connection = database.connection
+    marks = [(time.perf_counter(), read_all_cpu_s(connection.info.backend_pid))]
+
+    def end_step() -> None:
+        marks.append((time.perf_counter(), read_all_cpu_s(connection.info.backend_pid)))
+
     fetch_one(connection, LOAD_NIGHT, [mode, first_s - DAY_S])
-    marks.append(time.perf_counter())
+    end_step()
     params = {"k": 5, "window_s": 1800, "since": first_s, "until": first_s + DAY_S}
     run = database.run("kte", dataset="city", algorithm="k-merge", params=params)
-    marks.append(time.perf_counter())
+    end_step()
     fetch_one(connection, "SELECT dbanon.publish(%s, 'nights', grow => true)", [run.run_id])
-    marks.append(time.perf_counter())
+    end_step()
     database.evaluate(run.run_id)
-    marks.append(time.perf_counter())
+    end_step()
     [timings] = fetch_one(connection, "SELECT timings FROM dbanon.run WHERE run_id = %s", [run.run_id])
-    load, whole, publish, evaluate = np.diff(marks)
-    steps = (load, timings["compute_s"], timings["verify_s"], whole, publish, evaluate, marks[-1] - marks[0])
-    return " | ".join(f"{seconds:.1f}" for seconds in steps)
+    pairs = [*np.diff(marks, axis=0), np.subtract(marks[-1], marks[0])]
+    load, whole, publish, evaluate, night = (f"{seconds:.1f} ({cpu:.1f})" for seconds, cpu in pairs)
+    of_run = (f"{timings[name]:.1f}" for name in ("compute_s", "verify_s"))
+    return " | ".join((load, whole, *of_run, publish, evaluate, night))
+
+
+def read_all_cpu_s(backend: int) -> float:
+    """CPU seconds so far of this process and its children, and of the server with all of its processes."""
+    stats: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ended
+            fields = path.read_text().rpartition(")")[2].split()
+            stats[int(path.parent.name)] = [int(fields[at]) for at in (1, 11, 12, 13, 14)]
+    server = stats[backend][0]  # the parent, which counts those that ended
+    ticks = sum(stats[server][1:]) + sum(sum(each[1:3]) for each in stats.values() if each[0] == server)
+    return ticks / os.sysconf("SC_CLK_TCK") + sum(os.times()[:4])
 
 
 def time_call(connection: psycopg.Connection[Any], query: str, given: Any) -> str:

@@ -13,7 +13,7 @@ from dbanon.base.cloaks import find_longer_sides
 from dbanon.base.errors import VerificationFailed, format_count
 from dbanon.base.progress import Progress
 from dbanon.base.trajectory import Float, Int
-from dbanon.evaluation.truth import Members, Rows, Truth, find_window
+from dbanon.evaluation.truth import Members, Rows, Truth, find_window, number_groups
 from dbanon.metrics.counts import is_within, measure_counts, measure_noise, measure_regions
 from dbanon.metrics.questions import count_true_answers, draw_questions, note_sides
 from dbanon.options.evaluating import ENOUGH_QUERIES, Evaluating
@@ -23,7 +23,7 @@ from dbanon.results.figures import Answers, Evaluation, Figure, Movements, Quest
 from dbanon.runs import _blocks, own_data, stored
 
 _MAX_SPAN_ROWS = 20_000  # rows of ten minutes: 4,000 questions then take half a minute
-_MIN_SAMPLED_RECORDS = 600  # of a sample of them
+_MIN_SAMPLED_GROUPS = 600  # of a sample of them
 _QUESTIONS_PER_JUDGE = 4  # of so many questions one judges a sample
 _MAX_ROWS = 2_000_000  # in the temporary table: about 20 s to copy and index
 _MAX_WINDOW_PLACES = 1_000_000  # positions that make the window
@@ -129,6 +129,8 @@ class Measurement:
 
     def _read_members(self) -> Members:
         members = _blocks.read_members(self.snapshot, self.row.run_id)
+        # Each of some records alike stands for one of their people, not said which: they are asked together or not.
+        self.record, self.group = number_groups(members.record, members.trajectory)
         own = np.isin(members.trajectory, self.data.trajectory_id)  # not those with fixes at other times alone
         at = np.searchsorted(self.data.trajectory_id, members.trajectory[own])
         return Members.from_pairs(members.record[own], at)
@@ -172,7 +174,8 @@ class Measurement:
     def _copy_rows(self, questions: Questions) -> Rows:
         """Copy the rows that questions are about into a temporary table, and read when they hold."""
         self.session.execute("SELECT dbanon_internal.begin_asking()")
-        params = [self.row.run_id, self._write_times(questions), self.one_in]
+        drawn = self.record[self.group % self.one_in == 0].tolist() if self.one_in > 1 else None
+        params = [self.row.run_id, self._write_times(questions), drawn]
         self.session.execute("SELECT dbanon_internal.copy_run_rows(%s, %s::tstzmultirange, %s)", params)
         self.session.execute("SELECT dbanon_internal.finish_asked()")
         return self._read_rows()
@@ -186,18 +189,12 @@ class Measurement:
         return f"{{{','.join(some)}}}"
 
     def _choose_sample(self) -> int:
-        """Choose one in how many records is asked: all, unless questions meet so many rows that they take minutes."""
+        """Choose one in how many groups is asked: all, unless questions meet so many rows that they take minutes."""
         about, number = self.about, int(self.row.run_id)
         # Among all people a sample says nothing. And whom it draws in one window, it does not draw in the next: its
         # questions lie within one, where a person has one record.
         if self.options.against == "all" or (about.window_s or SPAN_S) < SPAN_S:
             return 1
-        # Each of some records alike stands for one of their people, and it is not said for which.
-        alike = "SELECT max(r.crowd) > 1 AND max(r.subjects) = 1 FROM dbanon.region r WHERE r.run_id = %s"
-        groups = "SELECT EXISTS (SELECT FROM dbanon.hiding h WHERE h.run_id = %s)"
-        if fetch_value(self.session, alike, [number]) and not fetch_value(self.session, groups, [number]):
-            return 1
-        records = fetch_value(self.session, "SELECT count(*) FROM dbanon.record WHERE run_id = %s", [number])
         query = (
             "SELECT coalesce(avg(extract(epoch FROM upper(c.period) - lower(c.period))), 0)::float8 "
             f"FROM dbanon.cloak c WHERE c.run_id = {number} AND c.record_id = ANY (ARRAY(SELECT r.record_id "
@@ -206,25 +203,23 @@ class Measurement:
         met = about.rows * min((SPAN_S + fetch_value(self.session, query)) / max(about.until - about.since, 1), 1)
         if met <= _MAX_SPAN_ROWS:
             return 1
-        records = records * min(about.rows, _MAX_ROWS) // about.rows
-        return int(max(min(3 * met // _MAX_SPAN_ROWS, records // _MIN_SAMPLED_RECORDS), 1))
+        groups = int(self.group[-1]) * min(about.rows, _MAX_ROWS) // about.rows
+        return int(max(min(3 * met // _MAX_SPAN_ROWS, groups // _MIN_SAMPLED_GROUPS), 1))
 
     def _scale_up(self, questions: Questions, true: Float, answers: Answers) -> tuple[Float, Answers, Float]:
         """Make the truth and the answers of all records of those of a sample, and find how far off that puts each.
 
-        An answer and its truth are of the same records. The error of half of these, doubled, differs from that of the
+        An answer and its truth are of the same groups. The error of half of these, doubled, differs from that of the
         sample by as much as this differs from that of all, but for the part of all that the sample is. One question in
         four is asked so, for itself and the next three.
         """
         chosen = slice(None, None, _QUESTIONS_PER_JUDGE)
         part = Questions(**{name: value[chosen] for name, value in vars(questions).items()})
-        even = self.rows.select(self.rows.record // self.one_in % 2 == 0)
-        self.session.execute(
-            "CREATE TEMPORARY VIEW asked_half AS "
-            f"SELECT * FROM pg_temp.asked_rows r WHERE r.record_id / {int(self.one_in)} % 2 = 0"
-        )
-        estimate = ask_rows(self.session, self.about.literal, "'pg_temp.asked_half'", part, self.progress)
-        half = estimate.expected - self._count_truth(part, even)
+        odd = self.record[self.group % (2 * self.one_in) == self.one_in]
+        with self.session.transaction(force_rollback=True):
+            self.session.execute("DELETE FROM pg_temp.asked_rows WHERE record_id = ANY (%s)", [odd.tolist()])
+            estimate = ask_rows(self.session, self.about.literal, ASKED_ROWS, part, self.progress)
+        half = estimate.expected - self._count_truth(part, self.rows.select(~np.isin(self.rows.record, odd)))
         noise = np.zeros(len(true))
         noise[chosen] = (
             _QUESTIONS_PER_JUDGE
@@ -235,8 +230,8 @@ class Measurement:
         true, answers = self.one_in * true, Answers(**{name: self.one_in * v for name, v in vars(answers).items()})
         low, high = measure_noise(questions, true, noise)
         self.notes.append(
-            f"One in {self.one_in} of the run's records was asked, and its answers multiplied. That puts counts off by "
-            f"{low:.1%} to {high:.1%}, which was taken off their errors. Other samples differ as much. "
+            f"One in {self.one_in} of the run's groups of records was asked, and its answers multiplied. That puts "
+            f"counts off by {low:.1%} to {high:.1%}, which was taken off their errors. Other samples differ as much. "
             "Bounds are those of these records and their people."
         )
         if self.about.window_s:

@@ -61,6 +61,15 @@ class Members:
         return place, self.trajectory[at]
 
 
+def number_groups(record: Int, trajectory: Int) -> tuple[Int, Int]:
+    """Number groups of records with the very same members, which follow one another: the records, the group of each.
+
+    `record` ascends, and `trajectory` within it. At one time, one member of both makes all of them the same.
+    """
+    records, first = np.unique(record, return_index=True)
+    return records, np.cumsum(np.diff(trajectory[first], prepend=-1) != 0)
+
+
 _NO_MEMBERS = Members.from_pairs(np.empty(0, np.int64), np.empty(0, np.int64))
 
 

@@ -29,7 +29,8 @@ def measure_counts(
 
     If answers and bounds are estimates from a sample, `covered` says whether the bounds of the sample hold, and `noise`
     how far off the sample puts each answer. Errors that are independent add up in squares, so that what is left of the
-    error without the noise is ``sqrt((sum |e - a|)^2 - (sum |noise|)^2)``.
+    error without the noise is ``sqrt((sum |e - a|)^2 - (sum |noise|)^2)``. It is at least ``|sum (e - a)|``: noise adds
+    little to errors that all have one sign.
 
     With a the true answer, e the expected one, l and u the bounds, all of one side::
 
@@ -105,7 +106,8 @@ def _resample(terms: Float, rng: np.random.Generator) -> Float:
 
 def _make_ratio(above: int, below: int, noise: int | None = None) -> Any:
     def divide(sums: Float) -> Float:
-        left = sums[above] if noise is None else np.sqrt(np.maximum(sums[above] ** 2 - sums[noise] ** 2, 0))
+        off = np.abs(sums[3])  # the bias
+        left = sums[above] if noise is None else np.sqrt(np.maximum(sums[above] ** 2 - sums[noise] ** 2, off**2))
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(sums[below] > 0, left / sums[below], np.nan)
 

@@ -43,8 +43,8 @@ Example: SELECT * FROM published.about(''published.taxi_k5'').';
 
 CREATE OR REPLACE FUNCTION published.about_rows(about published.releases, relation regclass) RETURNS published.releases
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
--- A run's rows, and half of them, are temporary relations, which analysts can make, too, with other columns.
-RETURN CASE WHEN relation IN (to_regclass('pg_temp.asked_rows'), to_regclass('pg_temp.asked_half')) AND has_schema_privilege('dbanon_internal', 'USAGE') THEN about
+-- A run's rows are a temporary relation, which analysts can make, too, with other columns.
+RETURN CASE WHEN relation = to_regclass('pg_temp.asked_rows') AND has_schema_privilege('dbanon_internal', 'USAGE') THEN about
             ELSE published.about(relation) END;
 COMMENT ON FUNCTION published.about_rows IS 'What a run says of its rows, as given, or a release of its own, whatever is given. It refuses other relations.';
 

@@ -32,7 +32,7 @@ END
 $$;
 COMMENT ON FUNCTION dbanon_internal.begin_asking IS 'Makes a temporary table for rows in the form of a release, which goes with the transaction.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.copy_run_rows(run_id bigint, times tstzmultirange, one_in integer DEFAULT 1) RETURNS bigint
+CREATE OR REPLACE FUNCTION dbanon_internal.copy_run_rows(run_id bigint, times tstzmultirange, records bigint[] DEFAULT NULL) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 SET work_mem = '128MB'
 SET jit = off
@@ -48,13 +48,13 @@ BEGIN
     INSERT INTO pg_temp.asked_rows
         SELECT clo.record_id, clo.seq, clo.period, CASE WHEN many THEN @postgis@.ST_Multi(clo.region) ELSE clo.region END, clo.crowd, clo.subjects,
             lower(clo.period), upper(clo.period)
-        FROM dbanon.cloak clo WHERE clo.run_id = copy_run_rows.run_id AND clo.period && times AND clo.record_id % one_in = 0;
+        FROM dbanon.cloak clo WHERE clo.run_id = copy_run_rows.run_id AND clo.period && times AND (records IS NULL OR clo.record_id = ANY (records));
     GET DIAGNOSTICS copied = ROW_COUNT;
     RETURN copied;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.copy_run_rows IS
-'Copies the rows of a run that meet some times, or those of one in so many of its records, into the temporary table, with the numbers of its records.';
+'Copies the rows of a run that meet some times, or those of some of its records, into the temporary table, with the numbers of its records.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.finish_asked() RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp

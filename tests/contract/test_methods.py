@@ -68,6 +68,9 @@ def demand_k(data, cloaks, k=K):
     length = np.diff(np.append(first, len(cloaks.record_id)))
     assert cloaks.seq.tolist() == [s for n in length for s in range(1, n + 1)]
     assert (cloaks.end > cloaks.start).all()
+    # Records that are alike follow one another: an evaluation draws them together.
+    alike = cloaks.member_trajectory[np.searchsorted(cloaks.member_record, records)], cloaks.start[first]
+    assert np.diff(alike).any(axis=0).sum() + 1 == np.unique(alike, axis=1).shape[1]
     assert cloaks.regions.bounds is None or (cloaks.bounds[:, 2:] > cloaks.bounds[:, :2]).all()
     assert (cloaks.subjects >= 1).all()
     assert (cloaks.subjects <= cloaks.crowd).all()
