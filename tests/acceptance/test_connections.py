@@ -56,6 +56,7 @@ def city_server(own_server: EmbeddedServer, city_files: tuple[Path, Path]) -> Em
     schema.upgrade(own_server.url)
     with open_database(own_server.url) as database:
         database.load_trajectories([city_files[0]], dataset="city", **synth.CSV_COLUMNS)
+        database.load_requests(city_files[1], dataset="city", columns=["poi"])
     return own_server
 
 

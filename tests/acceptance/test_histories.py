@@ -107,7 +107,7 @@ class History:
         more = ("--grow",) if grow else ()
         return self.tell(
             *("run", "tp-aware", "--dataset", "walks", "-p", f"k={k}", "-p", f"instants={instants}", *span),
-            *("--publish", name, *more),
+            *("--publish", name, "--allow-no-requests", *more),
         )
 
     def publish_night(self) -> None:
@@ -137,9 +137,11 @@ class History:
         fixes = list_fixes("a", NIGHTS, xy) + list_fixes("b", NIGHTS, MOVES[how](self.rng, xy))
         load_fixes(self, "twice", fixes, "--population", "twice")
         run = ("run", "tp-aware", "--dataset", "twice", "-p", "k=2", "-p", "instants=10", "--publish", "twice")
-        told = self.tell(*run)
+        told = self.tell(*run, "--allow-no-requests")
         assert told.code == 5, (how, told.stdout + told.stderr)
-        demand_done(self.tell(*run, "--allow-overlap", "--reason", "each has a phone and a car here"))
+        demand_done(
+            self.tell(*run, "--allow-no-requests", "--allow-overlap", "--reason", "each has a phone and a car here")
+        )
 
     def restore(self) -> None:
         """Lose a publication by a restore over the database that is there, then name it."""
