@@ -164,27 +164,48 @@ def test_a_guest_that_widens_a_record_by_more_than_the_cap_is_found():
     assert find_broken(far, sent=sent) == {"guests"}
 
 
-@pytest.mark.parametrize("step_s", [60, 120])
-@pytest.mark.parametrize(("follow", "wanted"), [(0.0, set()), (0.05, {"guests"}), (1.0, {"guests"})])
-def test_guests_whose_presence_follows_what_they_ask_are_found(follow, wanted, step_s):
-    """Of people there half of the time, some are there only when they ask, beside people who are always there."""
-    rng, trips, sent = np.random.default_rng(5), {}, []
-    for s in range(240):
-        asked = np.sort(rng.choice(np.arange(0, 120, 4), 6, replace=False))
-        there = np.arange(120) if s < 40 else np.flatnonzero(rng.random(120) < 0.5)
-        if 40 <= s < 40 + 200 * follow:
+def make_asking(rng, people, following, times, share):
+    """Make a day of people, a sixth of whom are always there; `following` others are there only when they ask."""
+    trips, sent = {}, []
+    for s in range(people):
+        asked = np.sort(rng.choice(np.arange(0, 120, 4), times, replace=False))
+        there = np.arange(120) if s < people / 6 else np.flatnonzero(rng.random(120) < share)
+        if s >= people - following:
             there = np.unique(np.concatenate([asked, asked + 1]))
         place = rng.uniform(0, 900, 2)
-        trips[s] = (s, [(60.0 * i + 1, *place) for i in there])
+        trips[s] = (s, [(60.0 * i + 1, *place) for i in there] or [(1.0, *place)])
         sent += [(s, 60.0 * i + 1) for i in asked]
-    data = make_trajectories(trips, grid_m=1.0, grid_s=1)
     subject, t = (np.array(column) for column in zip(*sent, strict=True))
-    requests = Requests(subject=subject, t=t, content=np.zeros(len(t), np.int64), contents=CONTENTS)
+    contents = np.zeros(len(t), np.int64)
+    return make_trajectories(trips, grid_m=1.0, grid_s=1), Requests(
+        subject=subject, t=t, content=contents, contents=CONTENTS
+    )
+
+
+@pytest.mark.parametrize("step_s", [60, 120])
+@pytest.mark.parametrize("times", [1, 2, 6])
+@pytest.mark.parametrize(("following", "wanted"), [(0, set()), (10, {"guests"}), (200, {"guests"})])
+def test_guests_whose_presence_follows_what_they_ask_are_found(following, wanted, times, step_s):
+    data, sent = make_asking(np.random.default_rng(5), 240, following, times, 0.5)
     given = {"instants": 30, "step_s": step_s, "max_gap_s": 60}
-    cloaks = run(data, requests, **given)
-    assert cloaks.metrics["guests"] > 100
-    assert judge_presence(data, FAMILY.parse({**GIVEN, **given}), requests=requests) == ("asked" if wanted else "on")
-    assert find_broken(cloaks, data, requests, **given) == wanted
+    cloaks = run(data, sent, **given)
+    assert cloaks.metrics["guests"] > 50
+    assert judge_presence(data, FAMILY.parse({**GIVEN, **given}), requests=sent) == ("asked" if wanted else "on")
+    assert find_broken(cloaks, data, sent, **given) == wanted
+
+
+@settings(max_examples=40)
+@given(
+    seed=st.integers(0, 2**32), people=st.integers(8, 60), following=st.integers(0, 8), times=st.integers(1, 9),
+    share=st.floats(0, 1),
+)  # fmt: skip
+def test_the_attack_refuses_no_guests_that_the_method_lets_join(seed, people, following, times, share):
+    data, sent = make_asking(np.random.default_rng(seed), people, min(following, people - 4), times, share)
+    given = {"instants": 2 + seed % 39, "max_gap_s": 60, "k": 2}
+    found = judge_presence(data, FAMILY.parse({**GIVEN, **given}), requests=sent)
+    broken = find_broken(run(data, sent, **given), data, sent, **given)
+    assert broken <= {"guests"}
+    assert not broken or found != "on"
 
 
 def test_a_stretch_that_is_no_instants_is_a_fault():
@@ -202,10 +223,10 @@ def test_a_guest_that_sends_a_phrase_again_and_again_is_in_front():
     """At a guest's instant, it and two full members may have sent the phrase; at the other, another guest may not."""
     rng, trips = np.random.default_rng(7), {}
     for s in range(30):
-        there = [i for i in range(24) if s < 24 or i % 4 == s % 2]  # guests at every fourth instant
+        there = [i for i in range(48) if s < 24 or i % 4 == s % 2]  # guests at every fourth instant
         trips[s] = (s, [(60.0 * i, *rng.uniform(0, 900, 2)) for i in there])
     data = make_trajectories(trips, grid_m=1.0, grid_s=1)
-    times = np.arange(0.0, 24, 4) * 60
+    times = np.arange(0.0, 48, 8) * 60
     sent = Requests(subject=np.full(6, 24), t=times, content=np.zeros(6, np.int64), contents=CONTENTS)
     given = {"k": 2, "instants": 4}
     cloaks = run(data, sent, **given)

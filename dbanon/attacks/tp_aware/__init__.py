@@ -88,11 +88,11 @@ def _count(evidence: RequestEvidence) -> Counts:
     shown = _stored.find_shown_requests(evidence, records)
     requests = _requests.compare_requests(evidence, rules, records, members, shown)
     feasible = watch.present >= rules.k
-    uninvited, loose, unwanted = 0, 0, 0
+    uninvited, unwanted, loose = 0, 0, 0
     if rules.guests and watch.seen.sum() > watch.present.sum():
         from dbanon.attacks.tp_aware import _guests  # Numba is slow to import
 
-        uninvited, loose, unwanted = _guests.count_misplaced(evidence, rules, records, members, feasible)
+        uninvited, unwanted, loose = _guests.count_misplaced(evidence, rules, records, members, feasible)
     broken = {
         "period": int((~records.sound).sum()),
         "region": _count_misshapen(evidence, rules),

@@ -4,6 +4,7 @@ Boxes are computed anew: of the full members, as the run's first step has them, 
 cap; and of all members at the instants at which they are present. They are compared with the stored ones.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -32,22 +33,31 @@ class _Boxes(NamedTuple):
 
 
 class _Halls(NamedTuple):
-    """The sound records of each window, and what a guest may cost there."""
+    """The sound records of each window, and what a guest may cost there.
 
-    begin: Int  # where the boxes of each record begin, by window
-    first: Int  # [windows + 1]
+    Records that lie near one another form parts, with boxes around theirs at each instant: whom none of a part can take
+    is mostly seen from these.
+    """
+
+    begin: Int  # where the boxes of each record begin, by window and part
+    first: Int  # [windows + 1]: the first part of each window
+    part: Int  # [parts + 1]: the first record of each part
+    around: Int32  # [parts, length, 6]: the box, and the least width and height of a record's
     cap: Float  # [windows]: cells an instant; negative where there is nobody to join
+
+
+class Misplaced(NamedTuple):
+    """How much is wrong with guests."""
+
+    left_out: int  # people whom a record could take
+    unwanted: int  # records that guests widen too far, or all that have some where presence follows requests
+    loose: int  # rows larger than their members need
 
 
 def count_misplaced(
     evidence: RequestEvidence, rules: Rules, records: Records, members: Members, feasible: Bool
-) -> tuple[int, int, int]:
-    """Count people left out who are not beyond the cap, rows larger than they must be, and records of unwanted guests.
-
-    Notes
-    -----
-    Those left out are compared with all records of their windows, most of them at one instant alone.
-    """
+) -> Misplaced:
+    """Compare those left out with the records of their windows, and the rows with their members."""
     held = _stored.find_held_cells(evidence.cloak_bounds[records.order], rules.cell_m)
     boxes = _find_boxes(evidence, rules, records, members, held)
     halls = _find_halls(rules, records, boxes, feasible)
@@ -64,7 +74,7 @@ def count_misplaced(
     unwanted = _count_grown(rules, records, members, boxes, halls)
     if (members.guest >= 0).any() and _presence.is_following(evidence, rules):
         unwanted += int((members.subjects > members.crowd).sum())
-    return near, _count_loose(records, boxes, held), unwanted
+    return Misplaced(near, unwanted, _count_loose(records, boxes, held))
 
 
 def _find_boxes(evidence: RequestEvidence, rules: Rules, records: Records, members: Members, held: Float) -> _Boxes:
@@ -100,18 +110,44 @@ def _widen(
 
 
 def _find_halls(rules: Rules, records: Records, boxes: _Boxes, feasible: Bool) -> _Halls:
-    windows = rules.timetable.windows
+    windows, length = rules.timetable.windows, rules.timetable.length
     there = np.flatnonzero(records.sound)
-    record = there[np.argsort(records.window[there], kind="stable")]
-    first = np.searchsorted(records.window[record], np.arange(windows + 1))
-    begin, cap = records.begin[record], np.full(windows, -1.0)
-    count = rules.timetable.count_instants(np.arange(windows))
-    for window in np.flatnonzero(feasible & (np.diff(first) > 0)).tolist():
-        own = begin[first[window] : first[window + 1]]
-        full = boxes.full[np.add.outer(own, np.arange(int(count[window])))].astype(np.float64)
-        sides = full[..., 2:] - full[..., :2]
-        cap[window] = np.median(sides[..., 0] * sides[..., 1])
-    return _Halls(begin, first, cap)
+    there = there[np.argsort(records.window[there], kind="stable")]
+    bound = np.searchsorted(records.window[there], np.arange(windows + 1))
+    begins, parts, around, first = [np.empty(0, np.int64)], [0], [np.empty((0, length, 6), np.int32)], [0]
+    cap, count = np.full(windows, -1.0), rules.timetable.count_instants(np.arange(windows))
+    for window in range(windows):
+        own = records.begin[there[bound[window] : bound[window + 1]]]
+        if feasible[window] and len(own):
+            each = math.isqrt(len(own)) + 1
+            own = _sort_by_place(boxes.full[own], own, each)
+            at = np.add.outer(own, np.arange(int(count[window])))
+            full = boxes.full[at].astype(np.float64)
+            sides = full[..., 2:] - full[..., :2]
+            cap[window] = np.median(sides[..., 0] * sides[..., 1])
+            heads = np.arange(0, len(own), each)
+            around.append(_bound_parts(boxes.everybody[at], heads, length))
+            begins.append(own)
+            parts += (parts[-1] + np.append(heads[1:], len(own))).tolist()
+        first.append(len(parts) - 1)
+    return _Halls(np.concatenate(begins), np.array(first), np.array(parts), np.concatenate(around), cap)
+
+
+def _sort_by_place(box: Int32, values: Int, each: int) -> Int:
+    """Sort values of boxes so that about `each` successive ones lie near one another: by column, from south to north."""
+    column = np.empty(len(box), np.int64)
+    column[np.argsort(box[:, 0], kind="stable")] = np.arange(len(box)) // (each * math.isqrt(len(box) // each + 1))
+    return values[np.lexsort((box[:, 1], column))]
+
+
+def _bound_parts(box: Int32, heads: Int, length: int) -> Int32:
+    """Put boxes around those of each part, ``[r, instants, 4]`` of records of which parts begin at `heads`."""
+    around = np.zeros((len(heads), length, 6), np.int32)
+    low, side = box[..., :2], box[..., 2:] - box[..., :2]
+    for columns, values, least in ((slice(2), low, np.minimum), (slice(2, 4), box[..., 2:], np.maximum),
+                                   (slice(4, 6), side, np.minimum)):  # fmt: skip
+        around[:, : box.shape[1], columns] = least.reduceat(values, heads, axis=0)
+    return around
 
 
 @compile_kernel
@@ -130,21 +166,31 @@ def _count_near(out: Int, sighting: Sighting, boxes: _Boxes, halls: _Halls, leas
                     known = known and abs(cells[axis, place] - least[axis]) <= _MAX_DISTANCE
         window = sighting.window[p]
         most = halls.cap[window] * count if known else -1.0
-        for h in range(halls.first[window], halls.first[window + 1]):
-            begin, growth = halls.begin[h], 0.0
-            for place in range(there.shape[1]):
-                if growth > most:
-                    break
-                if there[p, place]:
-                    box = everybody[begin + place]
-                    x, y = cells[0, place] - origin[0], cells[1, place] - origin[1]
-                    wide, high = np.float64(box[2]) - box[0], np.float64(box[3]) - box[1]
-                    wider, higher = max(box[0] - x, x + 1 - box[2], 0.0), max(box[1] - y, y + 1 - box[3], 0.0)
-                    growth += (wide + wider) * (high + higher) - wide * high
-            if growth <= most:
-                found += 1
-                break
+        near = False
+        for part in range(halls.first[window], halls.first[window + 1]):
+            if near or _measure(halls.around[part], there[p], cells, origin, most) > most:
+                continue
+            for h in range(halls.part[part], halls.part[part + 1]):
+                if not near and _measure(everybody[halls.begin[h] :], there[p], cells, origin, most) <= most:
+                    near = True
+        found += near
     return found
+
+
+@compile_kernel
+def _measure(box: Int32, there: Bool, cells: Float, origin: Float, most: float) -> float:
+    """Count the cells by which boxes at each instant grow; of a part's, by which any grows at least. Ends at `most`."""
+    growth, of_part = 0.0, box.shape[1] == 6
+    for place in range(len(there)):
+        if growth > most:
+            break
+        if there[place]:
+            own, x, y = box[place], cells[0, place] - origin[0], cells[1, place] - origin[1]
+            wide = np.float64(own[4] if of_part else own[2] - own[0])
+            high = np.float64(own[5] if of_part else own[3] - own[1])
+            wider, higher = max(own[0] - x, x + 1 - own[2], 0.0), max(own[1] - y, y + 1 - own[3], 0.0)
+            growth += wider * high + wide * higher + wider * higher
+    return growth
 
 
 def _count_loose(records: Records, boxes: _Boxes, held: Float) -> int:

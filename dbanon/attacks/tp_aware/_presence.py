@@ -10,21 +10,28 @@ from dbanon.attacks.tp_aware._run_statements import Rules
 from dbanon.attacks.tp_aware.evidence import RequestEvidence
 from dbanon.base.trajectory import Float
 
-# A quarter, and once, more than the method allows itself: it looks at other people where there are many.
-_MAX_RATIO, _MAX_OWN_RATIO = 2.5, 4
-_MAX_FOLLOWING, _FEW = 0.02, 3  # of the people judged, and people
-_MIN_TIMES, _MIN_OTHERS, _MIN_POSITIONS = 3, 20, 30
+# Where there are many people, others are drawn here than in the method. What passes its limits must pass these.
+_MAX_RATIO, _MAX_OWN_RATIO, _MAX_FOLLOWING = 2.5, 4, 0.02
+_MIN_OTHERS, _ONCE_OR_TWICE, _FEW = 10, 2, 3
+_DEVIATIONS = 3  # of counts of chance
 _SAMPLED_POSITIONS = 1 << 22
 
 
 def is_following(evidence: RequestEvidence, rules: Rules) -> bool:
     """Say whether senders who are not always there are mostly there when they ask."""
-    asked, met, others, there = _count_by_sender(evidence, rules)
-    judged = (asked >= _MIN_TIMES) & (others >= _MIN_OTHERS)
-    following = (judged & (met * others > _MAX_OWN_RATIO * there * asked)).sum()
-    is_mostly = met.sum() * others.sum() > _MAX_RATIO * there.sum() * asked.sum()
-    is_known = min(asked.sum(), others.sum()) >= _MIN_POSITIONS
-    return bool(is_known and (is_mostly or following >= max(_FEW, _MAX_FOLLOWING * judged.sum())))
+    counts = _count_by_sender(evidence, rules)
+    asked, met, others, there = counts.sum(axis=1)
+    if others and met > _FEW + _add_chance(_MAX_RATIO * asked * there / others):
+        return True
+    asked, met, others, there = counts[:, (counts[0] > 0) & (counts[2] >= _MIN_OTHERS)]
+    share = there / others
+    following = (met > _MAX_OWN_RATIO * share * asked).sum()
+    by_chance = np.where((asked <= _ONCE_OR_TWICE) & (share < 1 / _MAX_OWN_RATIO), 1 - (1 - share) ** asked, 0).sum()
+    return bool(following > 1 and following > _add_chance(by_chance) + _MAX_FOLLOWING * len(asked))
+
+
+def _add_chance(mean: float) -> float:
+    return float(mean + _DEVIATIONS * np.sqrt(mean))
 
 
 def _count_by_sender(evidence: RequestEvidence, rules: Rules) -> Float:

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from dbanon.base.trajectory import Requests, Trajectories
+from dbanon.base.trajectory import Int, Requests, Trajectories
 from dbanon.methods.kernels import align
 from dbanon.methods.kernels.in_run_time import select_in_run_time
 from dbanon.methods.kernels.instants import is_in_own_time, list_instants
@@ -14,7 +14,7 @@ MAX_RATIO = 2.0
 """Of presence where people asked to their presence elsewhere."""
 
 _MAX_OWN_RATIO, _MAX_FOLLOWING = 4, 0.01  # of a person's own, which at most so many people may exceed
-_MIN_TIMES, _MIN_OTHERS = 3, 20  # asked and not asked, of a person who is judged
+_FEW_TIMES, _MIN_OTHERS = 3, 10  # asked, below which a person may exceed it by chance; not asked, of who is judged
 _MIN_POSITIONS = 30  # of both kinds, without which there is no evidence
 _SAMPLED_POSITIONS = 1 << 22
 
@@ -56,8 +56,16 @@ def judge(data: Trajectories, params: Parameters, requests: Requests) -> str:
         return "unknown"
     times, met = here.sum(axis=1), (here & present).sum(axis=1)
     others, there = elsewhere.sum(axis=1), (elsewhere & present).sum(axis=1)
-    # A few who are there only to ask are lost in the mean of many who are not: they are counted one by one.
-    judged = (times >= _MIN_TIMES) & (others >= _MIN_OTHERS)
-    following = judged & (met * others > _MAX_OWN_RATIO * there * times)
     is_asked = met.sum() * others.sum() > MAX_RATIO * there.sum() * times.sum()
-    return "asked" if is_asked or following.sum() > _MAX_FOLLOWING * judged.sum() else "on"
+    return "asked" if is_asked or _are_some_following(times, met, others, there) else "on"
+
+
+def _are_some_following(times: Int, met: Int, others: Int, there: Int) -> bool:
+    """Say whether more than a few people are there only to ask, who are lost in the mean of many who are not."""
+    judged = (times > 0) & (others >= _MIN_OTHERS)
+    times, met, others, there = times[judged], met[judged], others[judged], there[judged]
+    following = met * others > _MAX_OWN_RATIO * there * times
+    # Of those who asked once or twice, so many are there then though they are as often there at other times.
+    few = (times < _FEW_TIMES) & (_MAX_OWN_RATIO * there < others)
+    by_chance = (1 - (1 - there[few] / others[few]) ** times[few]).sum()
+    return bool(following.sum() > by_chance + 2 * np.sqrt(by_chance) + _MAX_FOLLOWING * len(times))
