@@ -250,7 +250,8 @@ def format_choices(dataset: str, choices: Sequence["Choice"]) -> str:
     lines = [f"Dataset {make_visible(dataset)}: {choices[0].facts}."]
     for one in choices:
         lines.append(f"{one.algorithm} of {one.method} hides {one.hides}. Here: {one.cost.rstrip('.')}.")
-        lines.append("  " + format_run_command(one.method, dataset, one.algorithm, one.params, one.publish_as))
+        if one.statement:
+            lines.append("  " + format_run_command(one.method, dataset, one.algorithm, one.params, one.publish_as))
     return "\n".join(lines)
 
 

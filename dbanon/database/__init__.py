@@ -154,7 +154,7 @@ class Database(Datasets):
                 return choices
             from dbanon.database.sweeping import measure_cost  # with Numba
 
-            return tuple(replace(one, cost=measure_cost(self, dataset, one, sample)) for one in choices)
+            return tuple(measure_cost(self, dataset, one, sample) for one in choices)
 
     @needs("compute")
     @finish_progress

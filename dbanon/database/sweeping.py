@@ -121,14 +121,19 @@ def sweep_settings(database: "Database", method: str, options: Sweeping) -> Swee
     return replace(made, sentences=settings.describe_parameters(made))
 
 
-def measure_cost(database: "Database", dataset: str, one: stored.Choice, sample: int) -> str:
-    """Say what a proposal leaves out, and how coarse its rows are; or why that is not known."""
+def measure_cost(database: "Database", dataset: str, one: stored.Choice, sample: int) -> stored.Choice:
+    """Say what a proposal leaves out, and how coarse its rows are; or why that is not known.
+
+    What would publish nothing gets no statement.
+    """
     people = stored.count_subjects(database.connection, stored.find_dataset(database.connection, dataset).dataset_id)
     drawn = sample if sample < people else None
     options = Sweeping(dataset=dataset, algorithm=one.algorithm, params=one.params, sample=drawn)
     [setting] = sweep_settings(database, one.method, options).settings
     if setting.outcome != "verified":
-        return f"not measured: {'too few people in the sample' if drawn else setting.reason}"
+        if drawn:
+            return replace(one, cost="not measured: too few people in the sample")
+        return replace(one, cost=f"nothing is published: {setting.reason}", statement="")
     error = setting.error.value if setting.error else None
     figures = {
         "{:.0%} left out": 1 - (setting.share or 0),
@@ -136,7 +141,8 @@ def measure_cost(database: "Database", dataset: str, one: stored.Choice, sample:
         "counts {:.0%} off": error,
     }
     said = [f"{format_count(drawn, 'person', 'people')} drawn"] if drawn else []
-    return ", ".join(said + [words.format(figure) for words, figure in figures.items() if figure is not None])
+    said += [words.format(figure) for words, figure in figures.items() if figure is not None]
+    return replace(one, cost=", ".join(said))
 
 
 def _demand_allowed(connection: Connection, options: Sweeping) -> None:

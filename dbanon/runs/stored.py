@@ -103,13 +103,16 @@ def find_kept_guests(connection: Connection, run_id: int) -> str | None:
     """Look up whether guests join a run, where an earlier one of its job, or of a live series, has found out."""
     query = """SELECT own.suppressed ->> 'guests' FROM dbanon.run own JOIN dbanon.run later ON later.run_id = %(run_id)s
             AND own.dataset_id = later.dataset_id AND own.method = later.method AND own.run_id < later.run_id
+            AND ARRAY(SELECT own.params -> name FROM unnest(%(decisive)s::text[]) name)
+                = ARRAY(SELECT later.params -> name FROM unnest(%(decisive)s::text[]) name)
         WHERE own.suppressed ->> 'guests' IN ('on', 'asked') AND (EXISTS (
             SELECT FROM dbanon.release rel
             WHERE rel.run_id = own.run_id AND rel.series_id IS NOT NULL AND rel.withdrawn_at IS NULL) OR EXISTS (
             SELECT FROM dbanon.job_period earlier JOIN dbanon.job_period now ON now.job_id = earlier.job_id
             WHERE earlier.run_id = own.run_id AND now.run_id = later.run_id))
         ORDER BY own.run_id LIMIT 1"""
-    row = connection.execute(query, {"run_id": run_id}).fetchone()
+    about = {"run_id": run_id, "decisive": ["step_s", "instants", "align", "max_gap_s"]}  # of presence
+    row = connection.execute(query, about).fetchone()
     return None if row is None else str(row[0])
 
 

@@ -14,7 +14,9 @@ LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_cata
         WHEN 'people' THEN (SELECT count(*) = 2 FROM (SELECT FROM tra GROUP BY tra.subject LIMIT 2) two)
         WHEN 'requests' THEN EXISTS (
             SELECT FROM own JOIN ONLY dbanon.request req ON req.sent_at >= to_timestamp(own.since) AND req.sent_at < to_timestamp(own.until)
-            WHERE req.dataset_id = about.dataset_id)
+            WHERE req.dataset_id = about.dataset_id AND EXISTS (
+                SELECT FROM tra WHERE tra.subject = req.subject
+                    AND extract(epoch FROM req.sent_at)::double precision BETWEEN floor(tra.first_s) - about.grid_s AND tra.last_s + own.gap + about.grid_s))
         -- Of the whole path, not only of its part in that time.
         WHEN 'sites' THEN EXISTS (
             SELECT FROM tra JOIN ONLY dbanon.site site ON @postgis@.ST_DWithin(tra.path, site.geom, 10000) WHERE site.dataset_id = about.dataset_id)
@@ -32,7 +34,7 @@ LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_cata
 $$;
 COMMENT ON FUNCTION dbanon_internal.has_input IS
 'Whether a dataset has of an input what a run of these parameters could use: of people two in its time, of sites one within 10 km of a path, of
-quasi-identifiers one of a person who is seen then, of points of interest one in a cell.';
+requests and quasi-identifiers one of a person who is seen then, of points of interest one in a cell.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_lacking(about dbanon.dataset, traits jsonb, params jsonb, given text[]) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
@@ -67,7 +69,10 @@ BEGIN
             ARRAY(SELECT 'people' WHERE 'people' = ANY (given))) IS NULL;
     sentence := format('%s hides %s, and dataset %s has no %s%s.', method, traits -> 'requires' ->> 'hides', dbanon_internal.quote_text(about.name),
         CASE lacking WHEN 'people' THEN 'two people' WHEN 'pois' THEN 'points of interest in its cells' WHEN 'sites' THEN 'sites within 10 km of people'
-                     WHEN 'quasi_identifiers' THEN 'quasi-identifiers at times at which their people are seen' ELSE lacking END,
+                     WHEN 'quasi_identifiers' THEN 'quasi-identifiers at times at which their people are seen'
+                     WHEN 'requests' THEN CASE WHEN EXISTS (SELECT FROM ONLY dbanon.request req WHERE req.dataset_id = about.dataset_id)
+                         THEN 'requests at times at which their senders are seen' ELSE lacking END
+                     ELSE lacking END,
         CASE WHEN is_timed THEN ' in the time of the run' ELSE '' END);
     remedy := concat_ws(' ', format('Load some: SELECT * FROM dbanon.import_%s(...).', CASE lacking WHEN 'people' THEN 'trajectories' ELSE lacking END),
         CASE WHEN is_timed THEN 'Or choose another time.' END,

@@ -58,8 +58,9 @@ BEGIN
             about, met.traits, dbanon_internal.complete_params(met.name, alg.name, par.params), '{}') IS NULL
         ORDER BY met.traits -> 'requires' ->> 'input' = 'people', met.name;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'A dataset must have something that a method hides. Dataset % has: %.', dbanon_internal.quote_text(about.name), facts
-            USING ERRCODE = 'DA024', DETAIL = 'Every method needs as many people as its k, or more.', HINT = 'Load some.';
+        RAISE EXCEPTION 'A dataset must have something that a method hides, and at least as many people as the k that is proposed. Dataset % has: %.',
+                dbanon_internal.quote_text(about.name), facts
+            USING ERRCODE = 'DA024', DETAIL = 'Most methods propose k = 5.', HINT = 'Load more.';
     END IF;
 END
 $$;

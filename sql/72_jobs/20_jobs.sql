@@ -282,8 +282,9 @@ CREATE OR REPLACE FUNCTION dbanon_internal.demand_window_bounds(job dbanon.job) 
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     algorithm CONSTANT text := dbanon_internal.demand_algorithm(job.method, job.algorithm);
-    window_s CONSTANT integer := dbanon_internal.find_window_s(
-        job.method, algorithm, dbanon_internal.complete_params(job.method, algorithm, job.params));
+    params CONSTANT jsonb := dbanon_internal.complete_params(job.method, algorithm, job.params);
+    window_s CONSTANT integer := dbanon_internal.find_window_s(job.method, algorithm, params);
+    grid_s CONSTANT integer := coalesce(params ->> 'grid_s', params ->> 'step_s', '1');
     begins timestamptz;
     bad timestamptz;
 BEGIN
@@ -301,7 +302,9 @@ BEGIN
         RAISE EXCEPTION 'The periods of a job must begin and end at multiples of its window_s, % s since 1970 UTC. In % one does at %.', window_s, job.tz,
                 to_char(bad AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
             USING ERRCODE = 'DA011', DETAIL = 'Two periods would have a part of one window each.',
-                  HINT = 'Give params => ''{"window_s": 900}'', which divides the days of every time zone, or another starts or every.';
+                  HINT = CASE WHEN mod(900, grid_s) = 0 THEN 'Give params => ''{"window_s": 900}'', which divides the days of every time zone, or another '
+                              'starts or every.'
+                         ELSE 'Give a grid_s and a window_s that divide 900, as a day is a multiple of that in every time zone.' END;
     END IF;
 END
 $$;

@@ -20,6 +20,7 @@ from dbanon.postgres.server import EmbeddedServer
 from tests import wholeness
 from tests.acceptance import workers
 from tests.db import nights
+from tests.db.methods import drop_requests
 
 pytestmark = pytest.mark.stress
 NIGHTS, KILLS, PATIENCE_S = 14, 12, 240
@@ -59,6 +60,8 @@ def server() -> Iterator[EmbeddedServer]:
         from dbanon import schema
 
         schema.upgrade(server.target.url)
+        with psycopg.connect(server.target.url, autocommit=True) as connection:
+            drop_requests(connection)
         yield server
     finally:
         server.stop()

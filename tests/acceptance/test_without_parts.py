@@ -173,7 +173,7 @@ def test_files_are_loaded_without_what_computes(city_url: str, city_files: tuple
 def test_a_run_is_computed_without_what_reads_files(city_url: str) -> None:
     given = ("run", "sensitive-sites", "--dataset", "city", "-p", "k=5")
     [done] = run([("--dsn", city_url, *given)], "compute")
-    assert done.code == 2, done.stderr  # there are no sites
+    assert done.code == 3, done.stderr  # there are no sites
     run_all(city_url, ("verify", "1"), ("evaluate", "1"), ("run", "tp-aware", "--dataset", "city", "-p", "k=6"),
          parts=("compute",))  # fmt: skip
 

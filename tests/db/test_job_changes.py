@@ -195,6 +195,14 @@ def test_a_job_whose_periods_cut_a_window_is_refused(own, *, window_s, starts, z
         own.execute(WINDOWS % (window_s, f"'{starts}'", f"'{zone}'", f"'{every}'"))
 
 
+@tries("Give a grid_s and a window_s that divide 900")
+def test_windows_of_an_odd_grid_divide_no_day(own):
+    when = ("'2008-06-01 00:00Z'", "'UTC'", "'1 day'")
+    words = refuse(own, WINDOWS % ('1827, "grid_s": 63', *when), "DA011")
+    demand_named(words, "grid_s", "window_s", 900)
+    own.execute(WINDOWS % ('450, "grid_s": 90', *when))
+
+
 def test_trying_the_loads_leaves_nothing_behind(own, login):
     with psycopg.connect(login("dbanon_operator"), autocommit=True) as nina:
         add(nina, f", further => '[{REQUESTS}]'")

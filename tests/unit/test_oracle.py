@@ -244,7 +244,8 @@ def may_be_meant(other: Person, promise: Promise, releases: Iterable[Release]) -
         first, last = (group.first, group.last) if moment is None else (moment, moment + 1)
         times = {*range(first - reach, last + reach)}
         said = [g for g in theirs.groups if times.intersection(range(g.first, g.last))]
-        if any((person in g.people) != (other in g.people) for g in said):
+        # Of a guest it is said that it, or somebody who is no guest, is meant.
+        if any(other not in g.hides(person) if person in g.everybody else other in g.everybody for g in said):
             return False
     return True
 
@@ -253,7 +254,8 @@ def may_be_meant(other: Person, promise: Promise, releases: Iterable[Release]) -
 def test_candidates_are_those_whom_nothing_tells_apart() -> None:
     for drawn in draw_histories(600):
         for promise in Rule().promises(drawn.new):
-            expected = {p for p in promise.group.people if may_be_meant(p, promise, drawn.earlier)}
+            among = promise.group.hides(promise.person)
+            expected = {p for p in among if may_be_meant(p, promise, drawn.earlier)}
             assert Rule().candidates(promise, drawn.earlier) == expected
 
 

@@ -134,7 +134,7 @@ def _find_halls(rules: Rules, records: Records, boxes: _Boxes, feasible: Bool) -
 
 
 def _sort_by_place(box: Int32, values: Int, each: int) -> Int:
-    """Sort values of boxes so that about `each` successive ones lie near one another: by column, from south to north."""
+    """Sort values of boxes so that about `each` successive ones lie near: by column, from south to north."""
     column = np.empty(len(box), np.int64)
     column[np.argsort(box[:, 0], kind="stable")] = np.arange(len(box)) // (each * math.isqrt(len(box) // each + 1))
     return values[np.lexsort((box[:, 1], column))]

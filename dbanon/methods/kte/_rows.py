@@ -49,8 +49,8 @@ def compute_cloaks(
     if not len(result.merged.first):
         raise InfeasibleError(
             f"A run of kte must leave some people to publish. With {algorithm} and k = {params.k} all of the "
-            f"{format_count(data.subjects, 'person', 'people')} are left out. Choose a lower k, a longer leak_s or "
-            f"window_s, or another algorithm."
+            f"{format_count(data.subjects, 'person', 'people')} are left out. Choose a lower k, a longer "
+            f"{'leak_s' if algorithm == 'kte-hide' else 'window_s'}, or another algorithm."
         )
     return _make_cloaks(data, known, result)
 
