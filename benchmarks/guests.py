@@ -3,19 +3,27 @@
 Run with ``./dev bench benchmarks/guests.py``; in memory, from the taxis beside the repository: 2008-06-04 in San
 Francisco, half hours. A pick-up is a request of its cab. A sliver is a region ten times as long as wide, or longer.
 `sensitive-sites` hides the pick-ups near 75 places of health care; of `mob`, four times of each cab are known.
+
+With ``worlds``: a day and a week of taxis, a city and phone records, k = 5, by `tp-aware` without and with guests,
+and by `k-merge` in records of all days and in half hours.
 """
 
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pyarrow.csv
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from benchmarks import _pickups, senders
+from benchmarks import _pickups, k_merge, returning, senders
+from benchmarks._data import NETWORK
 from dbanon.base.cloaks import Cloaks
+from dbanon.base.errors import InfeasibleError
 from dbanon.base.trajectory import QuasiIdentifiers, Sites, Trajectories
 from dbanon.methods import METHODS
+from dbanon.synth import Plan, Scenario, read_network
 
 KS = 2, 5, 20
 
@@ -68,7 +76,52 @@ def print_other_methods(data: Trajectories) -> None:
         print(f"mob k = {k}: {measure_slivers(hidden):.1f} % of {len(hidden)} regions")
 
 
+def make_city(people: int) -> Trajectories:
+    """Two hours of people of whom a third are there at some minutes only."""
+    plan = Plan(objects=people, instants=120, seed=2017, whole_share=0.67, requests_per_subject=0, **NETWORK)
+    fixes = Scenario.from_plan(plan, read_network(plan)).make_objects(np.arange(people)).fixes
+    who = np.arange(people)
+    x, y, t = fixes.xym.T.copy()
+    return Trajectories(
+        trajectory_id=who, subject=who, offset=fixes.offset, t=t, x=x, y=y, srid=32610, grid_m=1.0, grid_s=1
+    )
+
+
+def list_worlds() -> Iterator[tuple[str, Trajectories]]:
+    yield "taxis, a day", k_merge.read_cabs()
+    yield "taxis, a week", returning.read_week()
+    yield "city, 2 hours", make_city(2000)
+    yield "phones, a day", k_merge.make_phones(2000)
+
+
+def print_worlds() -> None:
+    print(f"{'':<14}{'':<28}{'left out %':>10} {'side m':>7} {'rows':>10} {'s':>6}")
+    for world, data in list_worlds():
+        for method, algorithm, given in (
+            ("tp-aware", "traj-anon", {"guests": False}),
+            ("tp-aware", "traj-anon", {}),
+            ("kte", "k-merge", {}),
+            ("kte", "k-merge", {"window_s": 1800}),
+        ):
+            family, began = METHODS[method], time.perf_counter()
+            params = family.parse({"k": 5, **given}, algorithm)
+            said = f"{world:<14}{f'{algorithm} {given or str()}':<28}"
+            try:
+                cloaks = family.anonymise(data, algorithm, params, np.random.default_rng(0))
+            except InfeasibleError:
+                print(f"{said} publishes nothing")
+                continue
+            took, long = time.perf_counter() - began, (cloaks.bounds[:, 2:] - cloaks.bounds[:, :2]).max(axis=1)
+            hours = cloaks.suppressed["by_hour"]
+            seen, published = (sum(hour[what] for hour in hours) for what in ("seen", "published"))
+            out = 100 - 100 * published / seen
+            print(f"{said}{out:>10.1f} {np.median(long):>7,.0f} {cloaks.rows:>10,} {took:>6.1f}", flush=True)
+
+
 def main() -> None:
+    if sys.argv[1:] == ["worlds"]:
+        print_worlds()
+        return
     if not senders.CABS.is_file():
         print("The taxi data do not lie beside the repository; there is nothing to measure.")
         return

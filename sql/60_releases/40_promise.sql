@@ -107,7 +107,7 @@ BEGIN
         WHERE pair.key = 'subjects' OR part.suppressed ? pair.key
     )
     SELECT (SELECT dbanon_internal.describe_range(min(part.k)::text, max(part.k)::text) FROM part),
-        (SELECT CASE WHEN count(say) < count(*) THEN format(' In %s of %s parts: ', count(say), count(*)) ELSE ' ' END || min(say)
+        (SELECT CASE WHEN count(say) < count(*) THEN format(' In %s of %s: ', dbanon_internal.format_quantity(count(say), 'part', 'parts'), count(*)) ELSE ' ' END || min(say)
          FROM part CROSS JOIN LATERAL dbanon_internal.describe_without(method.traits, part.figures, part.suppressed) say),
         method.left_out || coalesce(string_agg(' Left out of ' || CASE ran.key WHEN 'subjects' THEN 'all that was seen' ELSE 'all ' || ran.key END
             || ': ' || dbanon_internal.describe_range(ran.low, ran.high) || CASE WHEN ran.low <> ran.high THEN ' by part' ELSE '' END || '.', ''

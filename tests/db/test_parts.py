@@ -193,8 +193,8 @@ def test_the_comment_says_in_how_many_parts_nothing_is_hidden(own: psycopg.Conne
     # A part's run, how many requests its attack counted, and what the readers are told then.
     for number, requests, told in (
         (0, 1, ""),
-        (1, 0, f" In 1 of 2 parts: {without}"),
-        (2, 0, f" In 2 of 3 parts: {without}"),
+        (1, 0, f" In 1 part of 2: {without}"),
+        (2, 0, f" In 2 parts of 3: {without}"),
     ):
         run = run_of(own, number)
         own.execute(

@@ -48,7 +48,9 @@ MEASURED = {
     "docs/methods/mob.md": ("results/mob.md", "results/guests.md"),
     "docs/methods/semantic.md": ("results/semantic.md",),
     "docs/methods/sensitive-sites.md": ("results/sensitive_sites.md", "results/guests.md"),
-    "docs/methods/tp-aware.md": ("results/tp_aware.md", "results/senders.md", "results/guests.md", "RESULTS.md"),
+    "docs/methods/tp-aware.md": (
+        *("results/tp_aware.md", "results/senders.md", "results/guests.md", "results/windows.md", "RESULTS.md"),
+    ),
 }
 """Files of benchmarks/ that have the figures of a page."""
 CONSTANTS = {

@@ -40,8 +40,8 @@ CLAUSES = (
     ),
     Condition(
         name="tight",
-        must="Where somebody is present at some instants only, and may be a guest, every cloak must be the least "
-        "rectangle around its members at its instants",
+        must="Where people present at some instants only may be guests, every cloak must be the least rectangle around "
+        "its members at its instants",
         plain="A guest widens a region only at the instants at which it was there.",
     ),
     Condition(
@@ -49,7 +49,7 @@ CLAUSES = (
         must="The guests of a record must together widen it by the cap an instant of presence or less, and join only "
         "where presence does not follow requests",
         broken_by="records",
-        plain="Guests hardly widen a group, and when they are seen does not tell when they asked.",
+        plain="Guests hardly widen a group, and are seen as often when they ask nothing.",
     ),
     Condition(
         name="complete",
