@@ -361,6 +361,17 @@ def test_each_part_of_a_release_that_grows_is_evaluated_and_has_a_line(opened: O
     assert [one["run_id"] for one in report.make_evaluation_json(measured)["others"]] == others[::-1]
 
 
+SUMS = """SELECT sum(least(row.crowd, row.subjects) * met.s) / max(met.all_s),
+    sum(row.subjects * met.s) / max(met.all_s), max(about.guest_presence)
+FROM published.about('published.{0}') about
+CROSS JOIN LATERAL published.in_slots(about, %s::tstzrange) span
+JOIN published.{0} row ON row.period && span
+CROSS JOIN LATERAL (SELECT
+    greatest(extract(epoch FROM upper(row.period * span) - lower(row.period * span)), 1e-6) AS s,
+    greatest(published.spoken_s(about, span), 1e-6) AS all_s) met"""
+"""People in the rows of a span, averaged over its instants: without guests and with them; the presence of guests."""
+
+
 @pytest.mark.parametrize("by_hour", [False, True])
 @parametrize_releases()
 def test_densities_hold_the_truth_and_sum_to_the_people(
@@ -390,10 +401,14 @@ def test_densities_hold_the_truth_and_sum_to_the_people(
                     f"SELECT count(DISTINCT record_id) FROM published.{name} WHERE period && %s::tstzrange",
                     format_span((since, until)),
                 )
-            # Of guests the mean presence in all of the release is told, in tenths: in a span it may be another.
-            [(guests,)] = ask(opened.analyst, "SELECT guest_presence > 0 FROM published.releases WHERE name = %s", name)
+            # Of guests only their presence in all of the release is told, in tenths: in a span it may be another.
+            [(least, most, presence)] = ask(opened.analyst, SUMS.format(name), format_span((since, until)))
             total = sum(expected for _, expected, _ in told.values())
-            assert total == pytest.approx(people, rel=0.4 if guests else 1e-6)
+            if presence > 0:
+                assert least - 1e-6 <= people <= most + 1e-6
+                assert total == pytest.approx(least + presence * (most - least), rel=1e-6)
+            else:
+                assert total == pytest.approx(people, rel=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore")

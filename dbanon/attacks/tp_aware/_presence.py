@@ -10,7 +10,7 @@ from dbanon.attacks.tp_aware._run_statements import Rules
 from dbanon.attacks.tp_aware.evidence import RequestEvidence
 from dbanon.base.trajectory import Float
 
-# Where there are many people, others are drawn here than in the method. What passes its limits must pass these.
+# Of many people the attack draws others than the method. Its limits are wider, so that chance refuses nothing.
 _MAX_RATIO, _MAX_OWN_RATIO, _MAX_FOLLOWING = 2.5, 4, 0.02
 _MIN_OTHERS, _ONCE_OR_TWICE, _FEW = 10, 2, 3
 _DEVIATIONS = 3  # of counts of chance
