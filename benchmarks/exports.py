@@ -20,7 +20,6 @@ from dbanon.database import open_database
 ROW_COUNTS = (200_000, 1_000_000)
 RELEASE = """
     CREATE TABLE dbanon.release_0 AS SELECT i AS cloak_id, i / 30 AS record_id, (i %% 30)::integer AS seq,
-        tstzrange(t, t + interval '1 min') AS period,
         public.ST_MakeEnvelope(x, y, x + 50, y + 70, 32632)::public.geometry(Polygon, 32632) AS region,
         5 AS crowd, 5 AS subjects, t AS valid_from, t + interval '1 min' AS valid_to,
         CASE i %% 5 WHEN 0 THEN '[{"poi": "pharmacy"}]'::jsonb ELSE '[]' END AS requests

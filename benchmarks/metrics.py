@@ -31,7 +31,7 @@ def make_town(people: int, moments: int) -> Movements:
 def make_questions(moments: int, queries: int) -> Questions:
     return draw_questions(
         np.random.default_rng(2), box=(0, 0, TOWN_M, TOWN_M), moments=3600.0 * np.arange(moments),
-        spans=np.empty((0, 2)), queries=queries, asks_moments=True,
+        spans=np.empty((0, 2)), queries=queries,
     )  # fmt: skip
 
 

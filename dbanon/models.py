@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-_SCHEMAS = frozenset({"dbanon", "dbanon_internal", "dbanon_setup", "published"})
+_SCHEMAS = frozenset({"dbanon", "dbanon_internal", "dbanon_setup", "published", "published_inner"})
 
 
 def include_name(name: str | None, kind: str, parents: Mapping[str, str | None]) -> bool:

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "cloned_database",
+    "database_like",
     "database_url",
     "dbanon_database",
     "dbanon_login",
@@ -53,6 +54,7 @@ __all__ = [
     "image_name",
     "logins",
     "postgis_container",
+    "release_like",
     "running_server",
     "shared_database",
     "template_database",
@@ -509,6 +511,29 @@ def cloned_database(server: "Target", template: str) -> Iterator[str]:
             yield database_url(server.url, dbname=name)
         finally:
             connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def release_like(dbanon_server: "Target", dbanon_template: str) -> Iterator[Callable[..., str]]:
+    """``release_like("town_k5.parquet")`` is the URL of a fresh database; see `database_like`."""
+    with ExitStack() as stack:
+        yield lambda *which, **how: stack.enter_context(database_like(dbanon_server, dbanon_template, *which, **how))
+
+
+@contextmanager
+def database_like(
+    server: "Target", template: str, release: str | Path, *, dsn: str | None = None, seed: int = 1
+) -> Iterator[str]:
+    """Have a clone whose dataset ``like`` has people like those of a release: of its file, or of its name at `dsn`."""
+    import dbanon
+
+    with cloned_database(server, template) as url, tempfile.TemporaryDirectory() as folder:
+        if dsn is not None:
+            with dbanon.connect(dsn) as theirs:
+                theirs.export(str(release), file := f"{folder}/{release}.parquet")
+        with dbanon.connect(url) as database:
+            database.synth("like", like=str(release) if dsn is None else file, seed=seed)
+        yield url
 
 
 # --- logins -----------------------------------------------------------------------------------------------------------

@@ -517,14 +517,14 @@ def format_table(family: str, most: int = 4) -> str:
     compute, own, default = TABLES[family]
     cloaks = compute()
     where = "cells" if cloaks.regions.bounds is None else "region"
-    names = ["record_id", "seq", "period", where, "crowd", "subjects", *([own] if own else [])]
+    names = ["record_id", "seq", "valid_from", "valid_to", where, "crowd", "subjects", *([own] if own else [])]
     lines = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
     for row in range(min(most, cloaks.rows)):
         extra = {} if cloaks.extra is None or cloaks.extra[row] < 0 else json.loads(cloaks.extras[cloaks.extra[row]])
         begin, end = (
             f"{8 + m // 60}:{m % 60:02}" for m in ((cloaks.start[row] - EIGHT) // 60, (cloaks.end[row] - EIGHT) // 60)
         )
-        values = [cloaks.record_id[row], cloaks.seq[row], f"[{begin},{end})", _format_region(cloaks, row)]
+        values = [cloaks.record_id[row], cloaks.seq[row], begin, end, _format_region(cloaks, row)]
         values += [
             cloaks.crowd[row],
             cloaks.subjects[row],

@@ -3,6 +3,7 @@
 COMMENT ON SCHEMA dbanon IS 'Private: datasets, runs, verdicts, releases. Analysts see nothing of it.';
 COMMENT ON SCHEMA dbanon_internal IS 'Private: the functions that those in schema dbanon and the programs are made of.';
 COMMENT ON SCHEMA published IS 'Releases, as views: the only thing analysts read; and functions that answer from them.';
+COMMENT ON SCHEMA published_inner IS 'What the functions of schema published call, with the rights of their caller. It changes without notice.';
 
 COMMENT ON TABLE dbanon.installation IS 'How this database was made ready: one row.';
 COMMENT ON COLUMN dbanon.installation.one IS 'Key: always true.';
@@ -344,7 +345,8 @@ COMMENT ON COLUMN dbanon.verification.run_id IS 'The run.';
 COMMENT ON COLUMN dbanon.verification.attack IS 'The attack.';
 COMMENT ON COLUMN dbanon.verification.passed IS 'True if the attack failed to break the guarantee.';
 COMMENT ON COLUMN dbanon.verification.figures IS 'The figures of the attack, by clause.';
-COMMENT ON COLUMN dbanon.verification.digest IS 'Digest of the rows the verdict is about.';
+COMMENT ON COLUMN dbanon.verification.digest IS 'Digest of the rows the verdict is about, and of their surface.';
+COMMENT ON COLUMN dbanon.verification.surface IS 'Where in the regions of the rows people are likely, as in published.surfaces; NULL where the verification failed, or regions are not the least around their crowd.';
 COMMENT ON COLUMN dbanon.verification.outdated IS 'Whether an earlier version made its digest in another way than this one: its run is verified again before it is published.';
 COMMENT ON COLUMN dbanon.verification.checked_at IS 'When.';
 COMMENT ON COLUMN dbanon.verification.checked_by IS 'Login that verified.';
@@ -402,6 +404,9 @@ COMMENT ON COLUMN dbanon.release.pois_at IS 'When the last points of interest we
 
 COMMENT ON COLUMN dbanon.release.percent_left_out IS 'The share of the people seen that was left out, to the nearest whole percent and 1 at least. Null where fewer than k were left out.';
 COMMENT ON COLUMN dbanon.release.guest_presence IS 'As in published.releases.';
+COMMENT ON COLUMN dbanon.release.people IS 'How many people it is of, rounded up to two digits and to a multiple of k.';
+COMMENT ON COLUMN dbanon.release.interval_factor IS 'As in published.releases.';
+COMMENT ON COLUMN dbanon.release.verification_id IS 'The verification that it was published by, which has its surface.';
 COMMENT ON COLUMN dbanon.release.series_id IS 'The growing release that it is a part of. Null: it is a release of one run.';
 COMMENT ON COLUMN dbanon.release.bounds IS 'The time that the part takes: all of its rows lie in it.';
 COMMENT ON COLUMN dbanon.release.prefix IS 'The upper bits of the keys of its rows, drawn at random: no other part has or had it.';
@@ -471,6 +476,8 @@ COMMENT ON COLUMN published.releases.parts IS 'How many parts it has (published.
 COMMENT ON COLUMN published.releases.starts IS 'The start of the first row of each part, in ascending order. Records of two parts may be of the same people.';
 COMMENT ON COLUMN published.releases.ends IS 'The end of the last row of each part. The end itself is outside. The release says nothing about the time between two parts.';
 COMMENT ON COLUMN published.releases.guest_presence IS 'The share of instants at which guests had a position, over all parts that have guests, in tenths; of a part with fewer than k guests, 0.5. The guests of a row are in `subjects` and not in crowd.';
+COMMENT ON COLUMN published.releases.people IS 'At most how many people it is of, rounded up to two digits and to a multiple of k; of a release that grows, summed over its parts. Null where it was not stored.';
+COMMENT ON COLUMN published.releases.interval_factor IS 'By how much the intervals of published.count_inside are widened: 0.7, 1, 1.5, 2, 3 or 6. It was measured before the release was published, or is that of the method.';
 COMMENT ON COLUMN published.releases.longest_s IS 'The length of its longest row in seconds. A row that holds at a time begins at most this long before. Null where it was not stored.';
 
 COMMENT ON VIEW published.parts IS 'The parts of the releases that you may read: each was computed for itself, and its promise holds in it. A release that does not grow has one.';
@@ -494,6 +501,19 @@ COMMENT ON COLUMN published.left_out.name IS 'The release.';
 COMMENT ON COLUMN published.left_out.since IS 'Start of the hour, or of the first of several.';
 COMMENT ON COLUMN published.left_out.until IS 'End of the hour, or of the last of several.';
 COMMENT ON COLUMN published.left_out.percent IS 'The share of people left out, to the nearest whole percent and 1 at least. It counts the people seen at moments or in windows that begin in this time, each person once a window.';
+
+COMMENT ON VIEW published.surfaces IS 'Where in the regions of a release people are likely, for a growing release those of each part: a raster of intensities, made of its rows alone and rounded. The functions of this schema use it. A release without one has no row here, and its people are spread evenly over their regions.';
+COMMENT ON COLUMN published.surfaces.name IS 'The release.';
+COMMENT ON COLUMN published.surfaces.since IS 'The part: since, as in published.parts.';
+COMMENT ON COLUMN published.surfaces.until IS 'The part: until, as in published.parts.';
+COMMENT ON COLUMN published.surfaces.srid IS 'The coordinate system of the release.';
+COMMENT ON COLUMN published.surfaces.cell_m IS 'The side of a cell, which is a square, in metres. Edges are multiples of it.';
+COMMENT ON COLUMN published.surfaces.left_column IS 'The first column: its left edge is this times cell_m.';
+COMMENT ON COLUMN published.surfaces.bottom_row IS 'The first row: its lower edge is this times cell_m.';
+COMMENT ON COLUMN published.surfaces.columns IS 'How many columns it has.';
+COMMENT ON COLUMN published.surfaces.rows IS 'How many rows it has.';
+COMMENT ON COLUMN published.surfaces.speed_mps IS 'How fast the edges of regions move from row to row, in metres a second.';
+COMMENT ON COLUMN published.surfaces.sums IS 'Intensities, as sums over all cells below and to the left of each corner: the corners of a row from left to right, then those of the next.';
 
 COMMENT ON VIEW published.atoms IS 'The atoms of the releases that you may read, for a growing release those of each part. A region consists of whole atoms, so it reveals nothing about the place within one. The figures are those of the time when the release was published.';
 COMMENT ON COLUMN published.atoms.name IS 'The release.';

@@ -10,7 +10,7 @@ BEGIN
     -- statement, since they may call one another.
     SELECT string_agg(pro.oid::regprocedure::text, ', ' ORDER BY pro.oid) INTO removed
         FROM pg_proc pro
-        WHERE pro.pronamespace = 'dbanon_internal'::regnamespace AND pro.prokind = 'f'
+        WHERE pro.pronamespace IN ('dbanon_internal'::regnamespace, 'published_inner'::regnamespace) AND pro.prokind = 'f'
             AND pro.oid || ' ' || pro.ctid::text = ANY (string_to_array(current_setting('dbanon.former_helpers'), ';'))
             AND NOT EXISTS (SELECT FROM pg_depend dep WHERE dep.objid = pro.oid AND dep.classid = 'pg_proc'::regclass AND dep.deptype = 'e');
     IF removed IS NOT NULL THEN
@@ -18,7 +18,7 @@ BEGIN
     END IF;
 EXCEPTION WHEN dependent_objects_still_exist THEN
     GET STACKED DIAGNOSTICS users = PG_EXCEPTION_DETAIL;
-    RAISE EXCEPTION 'Functions of schema dbanon_internal must be used by dbanon alone. This version drops some that are used: %.', split_part(users, E'\n', 1)
-        USING ERRCODE = 'DA023', DETAIL = format('They are: %s.', removed), HINT = 'Drop what uses them, and run it again. Use functions of schema dbanon instead.';
+    RAISE EXCEPTION 'Functions of schemas dbanon_internal and published_inner must be used by dbanon alone. This version drops some that are used: %.', split_part(users, E'\n', 1)
+        USING ERRCODE = 'DA023', DETAIL = format('They are: %s.', removed), HINT = 'Drop what uses them, and run it again. Use functions of schemas dbanon and published instead.';
 END
 $$;

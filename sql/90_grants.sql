@@ -1,12 +1,12 @@
 -- Who may do what. Nothing for PUBLIC; then role by role.
 
-REVOKE ALL ON SCHEMA dbanon, dbanon_internal, published FROM PUBLIC;
+REVOKE ALL ON SCHEMA dbanon, dbanon_internal, published, published_inner FROM PUBLIC;
 REVOKE ALL ON ALL TABLES IN SCHEMA dbanon FROM PUBLIC, @operator@, @worker@, @analyst@;
 REVOKE ALL ON ALL SEQUENCES IN SCHEMA dbanon FROM PUBLIC, @operator@, @worker@, @analyst@;
 REVOKE ALL ON ALL ROUTINES IN SCHEMA dbanon, dbanon_internal FROM PUBLIC, @operator@, @worker@, @analyst@;
 
 GRANT USAGE ON SCHEMA dbanon, dbanon_internal TO @operator@, @worker@;
-GRANT USAGE ON SCHEMA published TO @operator@, @worker@, @analyst@;
+GRANT USAGE ON SCHEMA published, published_inner TO @operator@, @worker@, @analyst@;
 -- A dump that is restored where these roles are missing loses their rights on the views of live releases. Whoever may not read the list of
 -- releases has lost them in that way. A right that was taken by hand from one view stays taken.
 DO $$
@@ -25,10 +25,10 @@ BEGIN
     END LOOP;
 END
 $$;
-REVOKE ALL ON published.releases, published.parts, published.columns, published.left_out, published.atoms FROM PUBLIC;
-GRANT SELECT ON published.releases, published.parts, published.columns, published.left_out, published.atoms TO @analyst@;
-REVOKE ALL ON ALL ROUTINES IN SCHEMA published FROM PUBLIC;
-GRANT EXECUTE ON ALL ROUTINES IN SCHEMA published TO @operator@, @worker@, @analyst@;
+REVOKE ALL ON published.releases, published.parts, published.columns, published.left_out, published.surfaces, published.atoms FROM PUBLIC;
+GRANT SELECT ON published.releases, published.parts, published.columns, published.left_out, published.surfaces, published.atoms TO @analyst@;
+REVOKE ALL ON ALL ROUTINES IN SCHEMA published, published_inner FROM PUBLIC;
+GRANT EXECUTE ON ALL ROUTINES IN SCHEMA published, published_inner TO @operator@, @worker@, @analyst@;
 -- Roles that read single releases, with views and functions that are new.
 DO $$
 DECLARE
@@ -38,9 +38,9 @@ BEGIN
         SELECT DISTINCT ele FROM ONLY dbanon.release rel CROSS JOIN LATERAL unnest(rel.readers) ele JOIN pg_roles rol ON rol.rolname = ele
         WHERE rel.withdrawn_at IS NULL
     LOOP
-        EXECUTE format('GRANT USAGE ON SCHEMA published TO %I', reader);
-        EXECUTE format('GRANT SELECT ON published.releases, published.parts, published.columns, published.left_out, published.atoms TO %I', reader);
-        EXECUTE format('GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA published TO %I', reader);
+        EXECUTE format('GRANT USAGE ON SCHEMA published, published_inner TO %I', reader);
+        EXECUTE format('GRANT SELECT ON published.releases, published.parts, published.columns, published.left_out, published.surfaces, published.atoms TO %I', reader);
+        EXECUTE format('GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA published, published_inner TO %I', reader);
     END LOOP;
 END
 $$;

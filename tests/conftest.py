@@ -36,9 +36,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--all", action="store_true", help="run that, tests/papers, all of many cases alike and more random ones"
     )
     parser.addoption(
-        "--stress-sixth",
+        "--stress-twelfth",
         action="store_true",
-        help="run also what a sixth of the modules have of that; the seed chooses",
+        help="run also what a twelfth of the modules have of that; the seed chooses",
     )
     parser.addoption("--quick", action="store_true", help="of tests with a database run an eighth: so if none is named")
     parser.addoption("--every", action="store_true", help="run them all though none is named")
@@ -64,7 +64,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _is_quick(config: pytest.Config) -> bool:
     """Whether a part will do: nobody has named files or tests, or said how many of them."""
-    said = ("--all", "--every", "--stress", "--stress-sixth", "--database-eighth", "-k", "-m", "--last-failed")
+    said = ("--all", "--every", "--stress", "--stress-twelfth", "--database-eighth", "-k", "-m", "--last-failed")
     named = config.args_source is config.ArgsSource.ARGS
     return not named and not any(config.getoption(name, None) for name in said)
 
@@ -90,11 +90,11 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Of tests/acceptance take a sixth by module, whose tests share what is dear to make."""
+    """Of tests/acceptance take a twelfth by module, whose tests share what is dear to make."""
     if collection_path == PAPERS and not config.getoption("--all"):
         return True
     if config.option.quick and collection_path.match("acceptance/test_*.py"):
-        return collection_path not in _choose_modules(ACCEPTANCE.glob("test_*.py"), SEED, 6) or None
+        return collection_path not in _choose_modules(ACCEPTANCE.glob("test_*.py"), SEED, 12) or None
     return None
 
 
@@ -112,8 +112,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             stress = [item for item in items if item.get_closest_marker("stress")]
             # What the seed chooses of many cases, and of tests with a database, does not depend on SEED // 32.
             kept = (
-                _choose_modules((item.path for item in stress), SEED // 32, 6)
-                if config.getoption("--stress-sixth")
+                _choose_modules((item.path for item in stress), SEED // 32, 12)
+                if config.getoption("--stress-twelfth")
                 else set()
             )
             left_out |= {item for item in stress if item.path not in kept}
@@ -153,7 +153,7 @@ def _number_eighth(item: pytest.Item) -> int:
 
 
 def _choose_modules(files: Iterable[Path], turn: int, of: int) -> set[Path]:
-    """Choose every second, third or sixth, of these modules."""
+    """Choose a part of these modules."""
     return set(sorted(set(files))[turn % of :: of])
 
 

@@ -4,6 +4,8 @@ from typing import Any
 
 import psycopg
 
+COUNT_INSIDE = "SELECT at_least, expected, at_most FROM published.count_inside"
+
 
 def read_row(connection: psycopg.Connection[Any], query: str, *params: object) -> tuple[Any, ...]:
     """Read the first row: there is one."""

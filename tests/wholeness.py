@@ -80,7 +80,7 @@ RULES = {
                 ELSE EXISTS (SELECT FROM dbanon_internal.list_series_tables(l.series_id) s
                              WHERE s.relation = c.oid AND s.bounds @> l.bounds) END)""",
     "views of no live release": f"""SELECT count(*) FROM {_RELATION}
-        WHERE n.nspname = 'published' AND c.relname NOT IN ('releases', 'parts', 'columns', 'left_out', 'atoms')
+        WHERE n.nspname = 'published' AND c.relname <> ALL ('{{releases, parts, columns, left_out, surfaces, atoms}}')
             AND NOT EXISTS (SELECT FROM dbanon.release l WHERE l.withdrawn_at IS NULL AND l.name = c.relname)
             AND NOT EXISTS (SELECT FROM dbanon.series s WHERE s.withdrawn_at IS NULL AND s.name = c.relname)""",
     "temporary tables": "SELECT count(*) FROM pg_class WHERE relpersistence = 't'",

@@ -47,7 +47,7 @@ def evaluate_file(url: str, dataset: str, file: Path, *, queries: int, seed: int
         told, rng, truth = read(file, row.srid), np.random.default_rng(seed), Truth(data, {})
         spans = _draw_spans(told, data, rng)
         box = find_window(truth.find_seen(spans[:24]))
-        questions = draw_questions(rng, box=box, moments=np.empty(0), spans=spans, queries=queries, asks_moments=False)
+        questions = draw_questions(rng, box=box, moments=np.empty(0), spans=spans, queries=queries)
         source: Told = Points(tracks=told) if isinstance(told, Tracks) else Table.write(snapshot, row.srid, told)
         seen = Tracks.from_truth(truth.find_seen(np.column_stack([questions.since, questions.until])))
         true, said = count_true_answers(seen, questions), source.answer_counts(questions)

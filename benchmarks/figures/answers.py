@@ -70,7 +70,7 @@ class Table:
     def write(cls, snapshot: arrow.Snapshot, srid: int, told: Rectangles) -> "Table":
         """Put rectangles into the temporary table, as rows that hold at some time."""
         session = snapshot.connection
-        session.execute("SELECT dbanon_internal.begin_asking()")
+        session.execute("SELECT dbanon_internal.begin_asking(NULL)")
         low, high = told.bounds[:, :2], np.maximum(told.bounds[:, 2:], told.bounds[:, :2] + _MIN_SIDE_M)
         until = np.maximum(told.until, told.since + 1)
         envelope = f"{snapshot.postgis}.ST_MakeEnvelope(r.xmin, r.ymin, r.xmax, r.ymax, %s)"
@@ -78,7 +78,7 @@ class Table:
         session.execute(
             "INSERT INTO pg_temp.asked_rows "
             "SELECT r.record, row_number() OVER (PARTITION BY r.record ORDER BY r.since), "
-            f"tstzrange(to_timestamp(r.since), to_timestamp(r.until)), {envelope}, r.subjects, r.subjects, "
+            f"{envelope}, r.subjects, r.subjects, "
             "to_timestamp(r.since), to_timestamp(r.until) FROM unnest(%s::bigint[], %s::float8[], %s::float8[], "
             "%s::float8[], %s::float8[], %s::float8[], %s::float8[], %s::integer[]) "
             "r (record, since, until, xmin, ymin, xmax, ymax, subjects)",
@@ -89,7 +89,7 @@ class Table:
         literal = fetch_value(
             session,
             "SELECT (ROW('the file', NULL, NULL, NULL, t.since, t.until, %s, %s, 'some time', NULL, NULL, NULL, "
-            "%s::float8[], 1, ARRAY[t.since], ARRAY[t.until], NULL, 0)::published.releases)::text "
+            "%s::float8[], 1, ARRAY[t.since], ARRAY[t.until], NULL, 0, NULL, 1)::published.releases)::text "
             "FROM (SELECT to_timestamp(%s) AS since, to_timestamp(%s) AS until) t",
             [srid, len(until), box, float(told.since.min()), float(until.max())],
         )
@@ -106,29 +106,29 @@ class Table:
         )
         columns = f"{corner.format(self.postgis)}, d.expected"
         return self._call_function(
-            columns, "density_of", "%s, {}, false, NULL", span, first=[side_m] * 4, given=[side_m]
+            columns, "density_of", "%s, {}, false, true, NULL, NULL", span, first=[side_m] * 4, given=[side_m]
         )
 
     def answer_trips(self, side_m: float, box: Box, span: Span) -> Counted:
-        """Ask ``published.flows`` of a temporary table of zones."""
-        self.session.execute("DROP TABLE IF EXISTS pg_temp.asked_zones")
+        """Ask ``published.flows_between`` of the squares."""
         i, j = (axis.ravel().tolist() for axis in np.meshgrid(*_list_zones(side_m, box)))
-        self.session.execute(
-            f"CREATE TEMPORARY TABLE asked_zones ON COMMIT DROP AS SELECT z.i * %s + z.j AS zone, "
-            f"{self.postgis}.st_makeenvelope("
-            "z.i * %s, z.j * %s, (z.i + 1) * %s, (z.j + 1) * %s, (%s::published.releases).srid) AS area "
-            "FROM unnest(%s::bigint[], %s::bigint[]) z (i, j)",
-            [_ZONES_PER_ROW, *[side_m] * 4, self.literal, i, j],
+        zones = (
+            f"SELECT array_agg((z.i * %s + z.j)::text), array_agg({self.postgis}.st_makeenvelope("
+            "z.i * %s, z.j * %s, (z.i + 1) * %s, (z.j + 1) * %s, (%s::published.releases).srid)) "
+            "FROM unnest(%s::bigint[], %s::bigint[]) z (i, j)"
         )
+        given = [_ZONES_PER_ROW, *[side_m] * 4, self.literal, i, j]
+        names, areas = self.session.execute(zones, given).fetchall()[0]
         columns = "d.origin::bigint, d.destination::bigint, d.expected"
-        return self._call_function(columns, "flows_of", "'pg_temp.asked_zones', 'zone', {}", span)
+        more = f"%s::text[], %s::{self.postgis}.geometry[], {{}}, false, NULL"
+        return self._call_function(columns, "flows_of", more, span, given=[names, areas])
 
     def _call_function(
         self, columns: str, name: str, more: str, span: Span, *, first: Sequence[Any] = (), given: Sequence[Any] = ()
     ) -> Counted:
         """Call an inner function of schema published: two whole numbers and a real one of each of its rows."""
         during = "tstzrange(to_timestamp(%s), to_timestamp(%s))"
-        call = f"published.{name}(%s::published.releases, {ASKED_ROWS}, {more.format(during)})"
+        call = f"published_inner.{name}(%s::published.releases, {ASKED_ROWS}, {more.format(during)})"
         rows = self.session.execute(f"SELECT {columns} FROM {call} d", [*first, self.literal, *given, *span]).fetchall()
         table = np.array(rows, np.float64).reshape(-1, 3)
         return table[:, :2].astype(np.int64), table[:, 2]

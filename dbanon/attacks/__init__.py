@@ -155,18 +155,6 @@ class Evidence:
         at = np.minimum(np.searchsorted(self.region_no, region_no), max(len(self.region_no) - 1, 0))
         return np.where(self.region_no[at] == region_no, at, -1) if len(self.region_no) else np.full(len(region_no), -1)
 
-    def find_rows(self, region: Int) -> tuple[Int, Int]:
-        """Find the rows of some regions: of each pair the index into `region`, and that of the row; by row.
-
-        Pairs of one row come in the order of `region`, in which an index may stand several times.
-        """
-        order = np.argsort(region, kind="stable")
-        low = np.searchsorted(region[order], np.arange(len(self.region_no) + 1))
-        number, first = np.diff(low)[self.region], low[:-1][self.region]
-        ends = np.cumsum(number)
-        at = np.repeat(first - (ends - number), number) + np.arange(ends[-1] if len(ends) else 0)
-        return order[at], np.repeat(np.arange(self.rows), number)
-
     def extend(self, kind: type[Kind], **columns: Any) -> Kind:
         """Make a family's own kind of evidence of this and of what only it looks at."""
         return kind(**{item.name: getattr(self, item.name) for item in fields(self)}, **columns)

@@ -75,7 +75,7 @@ def _draw_groups(evidence: Evidence, offset: Int, member: Int) -> tuple[Int, Int
     """Draw groups of several people: all where they are few, and of a very large one some members."""
     data, rng = evidence.trajectories, np.random.default_rng(0)
     people = int(data.subject.max(initial=0)) + 1
-    most = min(_MAX_PEOPLE, _MAX_FIXES * people // max(len(data.t), 1))
+    most = min(_MAX_PEOPLE, _MAX_FIXES * people // max(data.fixes, 1))
     size = np.diff(offset)
     chosen = rng.permutation(np.flatnonzero(size > 1))
     taken = np.minimum(size[chosen], _MAX_MEMBERS)
@@ -100,9 +100,10 @@ def _copy_fixes(evidence: Evidence, people: Int) -> tuple[Int, Float, Float, Flo
     at = np.flatnonzero(np.isin(data.subject, people))
     number = np.diff(data.offset)[at]
     fix, who = join_ranges(data.offset[at], number), np.repeat(data.subject[at], number)
-    order = np.lexsort((data.t[fix], who))
+    t = data.times[fix % len(data.times)]
+    order = np.lexsort((t, who))
     first, fix = np.append(np.searchsorted(who[order], people), len(order)), fix[order]
-    return first, data.t[fix], data.x[fix], data.y[fix]
+    return first, t[order], data.x[fix], data.y[fix]
 
 
 def _mark(offset: Int, member: Int, paths: tuple[Int, Float, Float, Float]) -> tuple[Bool, Bool]:

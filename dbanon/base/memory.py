@@ -1,6 +1,7 @@
 """Measures the peak memory of this process, and returns what it no longer uses to the system."""
 
 import ctypes
+import math
 import resource
 import sys
 from contextlib import suppress
@@ -18,6 +19,17 @@ def measure_peak_mb() -> float:
     except (OSError, StopIteration):
         kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return round(kilobytes / 1024, 1)
+
+
+def measure_free_mb() -> float:
+    """Memory that is free or can be made so, in MB; a container's limit counts whole. Infinite where nothing says."""
+    free = math.inf
+    with suppress(OSError, StopIteration):
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        free = next(int(line.split()[1]) / 1024 for line in lines if line.startswith("MemAvailable:"))
+    with suppress(OSError, ValueError):  # no limit is the word max
+        free = min(free, int(Path("/sys/fs/cgroup/memory.max").read_text()) / 2**20)
+    return free
 
 
 def forget_peak() -> None:

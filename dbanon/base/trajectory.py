@@ -6,7 +6,7 @@ will be held against. Positions are true positions in the dataset's SRID; a meth
 ``floor(coordinate / grid_m)`` (origin 0), times to slots by ``floor(seconds / grid_s)`` (from 1970 UTC).
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -32,12 +32,11 @@ def _is_finite(values: Float) -> bool:
 
 def freeze(instance: object) -> None:
     """Make the arrays of a frozen record read-only."""
-    for item in fields(instance):  # type: ignore[arg-type]
-        value = getattr(instance, item.name)
+    for name, value in list(vars(instance).items()):
         if isinstance(value, np.ndarray) and value.flags.writeable:
             view = value.view()
             view.flags.writeable = False
-            object.__setattr__(instance, item.name, view)
+            object.__setattr__(instance, name, view)
 
 
 def freeze_arrays(arrays: Arrays) -> Arrays:
@@ -47,6 +46,9 @@ def freeze_arrays(arrays: Arrays) -> Arrays:
     return arrays
 
 
+(_NONE,) = freeze_arrays((np.empty(0),))
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Trajectories:
     """Every trajectory of one dataset, sorted by trajectory id; fixes of one trajectory by strictly increasing time."""
@@ -54,7 +56,8 @@ class Trajectories:
     trajectory_id: Int  # int64[n]: strictly increasing database keys
     subject: Int  # int64[n]: code 0..s-1 of the subject of each trajectory; one subject may have several
     offset: Int  # int64[n + 1]: fixes of trajectory i are ``[offset[i], offset[i + 1])``; each has at least one
-    t: Float  # float64[m]: unix seconds
+    # float64[m]: unix seconds. Given as those of one trajectory that all have, it is made when it is first asked for.
+    t: Float
     x: Float  # float64[m]; x, y: metres in the dataset's SRID
     y: Float
     srid: int
@@ -64,12 +67,14 @@ class Trajectories:
     subject_names: "pa.StringArray | None" = None
     # int64[n]: days since 1970 of the day each trajectory is of, where each day of a subject is a record of its own
     day: Int | None = None
+    is_spare: bool = False  # whether positions may go once they were used, since they can be read again
+    times: Float = field(init=False, repr=False)  # `t` as it was given: fix f is at ``times[f % len(times)]``
 
     def __post_init__(self) -> None:
-        n, m = len(self.trajectory_id), len(self.t)
+        n, m = len(self.trajectory_id), len(self.x)
         if self.day is not None and len(self.day) != n:
             raise DataError("Every trajectory must be of a day, or none. This is a defect of the read.")
-        if len(self.subject) != n or len(self.offset) != n + 1 or len(self.x) != m or len(self.y) != m:
+        if len(self.subject) != n or len(self.offset) != n + 1 or len(self.y) != m:
             raise DataError("The arrays of a set of trajectories must have matching lengths. Got different ones.")
         if n and (self.offset[0] != 0 or self.offset[-1] != m or (np.diff(self.offset) < 1).any()):
             raise DataError("Every trajectory must have at least one fix. Got an empty one.")
@@ -77,12 +82,40 @@ class Trajectories:
             raise DataError("Every fix must have a finite time and position. Got NaN or infinity.")
         if (np.diff(self.trajectory_id) <= 0).any():
             raise DataError("Trajectories must be sorted by distinct ids. Got them unsorted or twice.")
-        if m and n:
-            late = self.t[1:] <= self.t[:-1]
-            late[self.offset[1:-1] - 1] = False
-            if late.any():
-                raise DataError("Times within a trajectory must strictly increase. Got duplicate or unsorted times.")
+        self._demand_order()
         freeze(self)
+
+    def _demand_order(self) -> None:
+        times, length = self.t, np.diff(self.offset)
+        are_shared = len(times) < len(self.x) and bool((length == len(times)).all())
+        if not are_shared and len(times) != len(self.x):
+            raise DataError("The arrays of a set of trajectories must have matching lengths. Got different ones.")
+        late = times[1:] <= times[:-1]
+        if are_shared:
+            object.__delattr__(self, "t")
+        elif len(length):
+            late[self.offset[1:-1] - 1] = False
+        if late.any():
+            raise DataError("Times within a trajectory must strictly increase. Got duplicate or unsorted times.")
+        object.__setattr__(self, "times", times)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Make `t` where it was not given: nothing else is ever missing."""
+            if name != "t":
+                raise AttributeError(name)
+            object.__setattr__(self, "t", *freeze_arrays((self.spread(self.times),)))
+            return self.t
+
+    def spread(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Give each fix the value that `values` has for its time in `times`."""
+        return values if len(values) == self.fixes else np.tile(values, len(self.subject))
+
+    def forget(self, axis: str) -> Float:
+        """Give back the memory of coordinates, ``x`` or ``y``, that nobody looks at any more: none is left."""
+        object.__setattr__(self, axis, _NONE)
+        return _NONE
 
     @cached_property
     def subjects(self) -> int:
@@ -92,7 +125,7 @@ class Trajectories:
     @property
     def fixes(self) -> int:
         """Number of fixes."""
-        return len(self.t)
+        return int(self.offset[-1])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

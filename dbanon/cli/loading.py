@@ -1,6 +1,7 @@
 """Commands that bring data into a dataset: from files, from tables, or generated."""
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -120,7 +121,7 @@ def _load(work: Callable[["Database"], "LoadReport"]) -> None:
 @add_options(generating.Generating)
 def generate(
     dataset: Annotated[str | None, typer.Option(help="Name of the dataset to generate into.")] = None,
-    csv: Annotated[Path | None, typer.Option(metavar="DIR", help="Write CSV files here, without a database.")] = None,
+    csv: Annotated[Path | None, typer.Option(metavar="DIR", help="Write CSV files here instead.")] = None,
     **options: Any,
 ) -> None:
     """Generate people and vehicles that move along streets, and requests they send.
@@ -143,8 +144,11 @@ def generate(
                 "--append, --grid-m, --grid-s, --population and --settle-s are for datasets. Got one with --csv. "
                 "Leave it out, and give it when you load the files."
             )
-        with Display(writes_lines=True) as progress:
-            made = synth.write_files(csv, plan, replace=plan.mode == "replace", progress=progress)
+        with ExitStack() as stack:
+            reads = plan.like is not None and not Path(plan.like).suffix
+            source = stack.enter_context(open_database()).connection if reads else None
+            progress = stack.enter_context(Display(writes_lines=True))
+            made = synth.write_files(csv, plan, source, replace=plan.mode == "replace", progress=progress)
     else:
         with open_database() as database:
             made = database.synth(str(dataset), **options)

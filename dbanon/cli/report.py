@@ -123,14 +123,15 @@ def format_load(report: "LoadReport") -> str:
 def format_synth(report: "SynthReport") -> str:
     """Lay out what was generated as a table, and the time that it took."""
     where = f"dataset {report.dataset}" if report.dataset is not None else format_count(len(report.files), "file")
-    rows: list[tuple[str, int]] = [("nodes", report.nodes), ("edges", report.edges)]
+    rows: list[tuple[str, int]] = [("nodes", report.nodes), ("edges", report.edges)] if report.nodes else []
+    how = f"generated on {report.network}" if report.nodes else f"{report.network},"
     rows += [("nodes left out (not connected)", report.left_out)] * (report.left_out > 0)
     rows += [("trajectories", report.trajectories), ("fixes", report.fixes), ("requests", report.requests)]
     if report.quasi_identifiers:
         rows += [("quasi-identifiers", report.quasi_identifiers)]
     rows += [("points of interest", report.pois)] * (report.pois > 0)
     rows += [("base stations", report.stations)] * (report.stations > 0)
-    listing = format_table([f"generated on {report.network} into {where}", "count"], rows)
+    listing = format_table([f"{how} into {where}", "count"], rows)
     files = "".join(f"Wrote {make_visible(str(file))}\n" for file in report.files)
     seconds = ", ".join(f"{name.removesuffix('_s')} {value:.1f} s" for name, value in report.timings.items())
     known = f"SRID {report.srid}, seed {report.seed}"

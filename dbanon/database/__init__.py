@@ -139,10 +139,15 @@ class Database(Datasets):
         with translate_errors():
             return queue.submit_run(self.connection, method, options)
 
+    @finish_progress
     @accept_options(publishing.Planning)
     def plan(self, method: str, options: publishing.Planning) -> tuple[stored.PlanItem, ...]:
-        """Predict what `run` would meet with the same options. It writes nothing."""
+        """Predict what `run` would meet, and take: this is measured on some people where it is not known."""
         with translate_errors():
+            if self._may_compute() and stored.lacks_needs(self.connection, method, options):
+                from dbanon.database.sweeping import measure_needs  # with Numba
+
+                measure_needs(self, method, options)
             return stored.plan_run(self.connection, method, options)
 
     @finish_progress
@@ -462,8 +467,8 @@ class Database(Datasets):
         Returns
         -------
         geopandas.GeoDataFrame
-            The columns of the view without `period` (`valid_from` and `valid_to` are its ends), in the order of
-            `cloak_id`; `region` is the geometry; JSON is text. `attrs` has ``release`` and ``promise``.
+            The columns of the view, without the range `period` that older ones have, in the order of `cloak_id`;
+            `region` is the geometry; JSON is text. `attrs` has ``release`` and ``promise``.
 
         Raises
         ------

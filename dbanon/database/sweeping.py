@@ -7,7 +7,7 @@ interrupted sweep goes on where it was. Invariant: a sweep's runs and samples ar
 import importlib.metadata
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ from dbanon.base.progress import Progress
 from dbanon.evaluation import evaluating, evaluation_store, sample_map, settings, sweep_session
 from dbanon.metrics import METRICS
 from dbanon.options.evaluating import Evaluating
-from dbanon.options.publishing import Submitting
+from dbanon.options.publishing import Planning, Submitting
 from dbanon.options.sweeping import Sweeping
 from dbanon.postgres.connection import Connection, make_jsonb, translate_errors
 from dbanon.results.figures import Evaluation
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from dbanon.database import Database
 
 _IMPOSSIBLE_ERRORS = (InfeasibleError, ParameterError, DataError)
+_FEW_PEOPLE, _MANY_PEOPLE = 1000, 50_000  # of those that a plan is measured with, a twentieth of all
+_EACH = {"seconds_each": "seconds", "mb_each": "memory_mb"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,6 +145,33 @@ def measure_cost(database: "Database", dataset: str, one: stored.Choice, sample:
     said = [f"{format_count(drawn, 'person', 'people')} drawn"] if drawn else []
     said += [words.format(figure) for words, figure in figures.items() if figure is not None]
     return replace(one, cost=", ".join(said))
+
+
+def measure_needs(database: "Database", method: str, options: Planning) -> None:
+    """Run a method on some people of a dataset, then on four times as many, and keep what it takes for plans.
+
+    The second run says what each fix adds. A dataset of few is run whole. Nothing is kept unless each run is verified.
+    """
+    connection, family = database.connection, methods.find_method(method)
+    algorithm = family.find_algorithm(options.algorithm).name
+    dataset = stored.find_dataset(connection, options.dataset)
+    people = stored.count_subjects(connection, dataset.dataset_id)
+    most = min(max(people // 20, _FEW_PEOPLE), _MANY_PEOPLE)
+    parts, told = (most // 4, most) if most < people else (None,), list[dict[str, float]]()
+    with sweep_session.open_session(database.lock_url, database.target.url) as lock_key:
+        for number in parts:
+            sample = Sweeping(dataset=options.dataset, algorithm=algorithm, params=options.params or {}, sample=number)
+            [one] = _list_combinations(connection, family, algorithm, dataset, sample)
+            work, ids = _Work(database, family, algorithm, sample, lock_key), list[int]()
+            with suppress(*_IMPOSSIBLE_ERRORS):
+                if work._compute(one, ids).status == "verified":
+                    told.append(stored.measure_needs(connection, ids[-1]))
+            for dropped in ids:
+                stored.drop_run(connection, dropped)
+    if len(told) == len(parts):
+        more = max(told[-1]["fixes"] - told[0]["fixes"], 1)
+        each = {name: max((told[-1][of] - told[0][of]) / more, 0) for name, of in _EACH.items()}
+        evaluation_store.keep(connection, one.key, work._make_unmeasured(needs=told[-1] | each))
 
 
 def _demand_allowed(connection: Connection, options: Sweeping) -> None:

@@ -13,13 +13,13 @@ from dbanon.base.cloaks import find_longer_sides
 from dbanon.base.errors import VerificationFailed, format_count
 from dbanon.base.progress import Progress
 from dbanon.base.trajectory import Float, Int
-from dbanon.evaluation.truth import Members, Rows, Truth, find_window, number_groups
-from dbanon.metrics.counts import is_within, measure_counts, measure_noise, measure_regions
+from dbanon.evaluation.truth import Members, Rows, Truth, find_last, find_window, number_groups
+from dbanon.metrics.counts import is_within, measure_counts, measure_intervals, measure_noise, measure_regions
 from dbanon.metrics.questions import count_true_answers, draw_questions, note_sides
 from dbanon.options.evaluating import ENOUGH_QUERIES, Evaluating
 from dbanon.postgres import arrow
 from dbanon.postgres.connection import Connection, fetch_value
-from dbanon.results.figures import Answers, Evaluation, Figure, Movements, Questions
+from dbanon.results.figures import Answers, Evaluation, Figure, Questions
 from dbanon.runs import _blocks, own_data, stored
 
 _MAX_SPAN_ROWS = 20_000  # rows of ten minutes: 4,000 questions then take half a minute
@@ -46,12 +46,13 @@ class _About:
     holds: str
     step_s: int | None
     window_s: int | None
+    near_s: float  # where rows hold at some time, a person is at a moment where the last row of so many seconds says
 
     @property
-    def instants(self) -> Float | None:
-        """All instants of the run's rows; None where rows hold at some time."""
+    def instants(self) -> Float:
+        """All moments that can be asked about: instants of the run's rows, or each minute."""
         if self.holds != "instant":
-            return None
+            return np.arange(self.since, self.until, 60.0)
         return np.arange(self.since, self.until, self.step_s) if self.step_s else np.array([self.since])
 
 
@@ -76,10 +77,9 @@ class Measurement:
         questions = draw_questions(
             self.rng,
             box=box,
-            moments=np.empty(0) if instants is None else instants,
+            moments=instants,
             spans=spans,
             queries=self.options.queries,
-            asks_moments=instants is not None,
         )
         self.notes += note_sides(questions)
         self.progress("copying rows", 0, None)
@@ -90,11 +90,13 @@ class Measurement:
         if self.options.against == "published":
             self._demand_coverage(true, answers)
         covered, noise = is_within(true, answers), np.zeros(len(true))
+        intervals = measure_intervals(questions, true, answers)
         if self.one_in > 1:
             true, answers, noise = self._scale_up(questions, true, answers)
         self.progress("measuring", 0, None)
         figures = [
             *self._measure_rows(),
+            *intervals,
             *measure_counts(questions, true, answers, rng=self.rng, covered=covered, noise=noise),
         ]
         return self._report(tuple(figures), questions, true, answers)
@@ -120,7 +122,8 @@ class Measurement:
     def _read_about(self) -> _About:
         query = (
             "SELECT a::text AS literal, a.rows, extract(epoch FROM a.since)::float8 AS since, "
-            "extract(epoch FROM a.until)::float8 AS until, a.holds, a.step_s, a.window_s "
+            "extract(epoch FROM a.until)::float8 AS until, a.holds, a.step_s, a.window_s, "
+            "published_inner.near_s()::float8 AS near_s "
             "FROM dbanon_internal.describe_as_release(%s) a"
         )
         with self.session.cursor(row_factory=dict_row) as cursor:
@@ -135,8 +138,8 @@ class Measurement:
         at = np.searchsorted(self.data.trajectory_id, members.trajectory[own])
         return Members.from_pairs(members.record[own], at)
 
-    def _choose_times(self) -> tuple[Float | None, Float]:
-        """Give the instants that can be asked about, None if none can, and spans of ten minutes.
+    def _choose_times(self) -> tuple[Float, Float]:
+        """Give the moments that can be asked about, and spans of ten minutes.
 
         Of a run with very many rows, only some: then its rows can be copied.
         """
@@ -151,11 +154,10 @@ class Measurement:
             options = format_count(self.options.queries, "question")
             self.notes.append(f"Each size was asked {options}, which makes wide intervals.")
         if (share := _MAX_ROWS / max(about.rows, 1)) < 1:
-            moments = max(int(slots * share / 2), 1) if instants is not None else 0
+            moments = max(int(slots * share / 2), 1)
             windows = max(int((slots * share - moments) * step / SPAN_S), 1)
             starts = np.sort(self.rng.choice(starts, min(windows, len(starts)), replace=False))
-            if instants is not None:
-                instants = np.sort(self.rng.choice(instants, min(moments, len(instants)), replace=False))
+            instants = np.sort(self.rng.choice(instants, min(moments, len(instants)), replace=False))
             self.notes.append(
                 f"The run has {format_count(about.rows, 'row')}. The rows at {format_count(moments, 'moment')} and of "
                 f"{format_count(len(starts), 'span')} of ten minutes were asked, chosen at random: intervals do not "
@@ -163,9 +165,9 @@ class Measurement:
             )
         return instants, np.column_stack([starts, starts + SPAN_S])
 
-    def _find_window(self, instants: Float | None, spans: Float) -> Box:
+    def _find_window(self, instants: Float, spans: Float) -> Box:
         """Find where questions are asked: a box with 95 % of all people's positions."""
-        if instants is None:
+        if self.about.holds != "instant":
             chosen = self.rng.choice(len(spans), min(len(spans), 24), replace=False)
             return find_window(self.truth.find_seen(spans[chosen]))
         number = max(min(len(instants), 100, _MAX_WINDOW_PLACES // max(self.data.subjects, 1)), 1)
@@ -173,7 +175,7 @@ class Measurement:
 
     def _copy_rows(self, questions: Questions) -> Rows:
         """Copy the rows that questions are about into a temporary table, and read when they hold."""
-        self.session.execute("SELECT dbanon_internal.begin_asking()")
+        self.session.execute("SELECT dbanon_internal.begin_asking(%s)", [self.row.run_id])
         drawn = self.record[self.group % self.one_in == 0].tolist() if self.one_in > 1 else None
         params = [self.row.run_id, self._write_times(questions), drawn]
         self.session.execute("SELECT dbanon_internal.copy_run_rows(%s, %s::tstzmultirange, %s)", params)
@@ -183,6 +185,8 @@ class Measurement:
     def _write_times(self, questions: Questions) -> str:
         """Write the times of all questions as the server reads them; all there are, where all rows can be copied."""
         times = np.unique(np.column_stack([questions.since, questions.until]), axis=0)
+        if self.about.holds != "instant":
+            times[times[:, 0] == times[:, 1], 0] -= self.about.near_s
         if self.about.rows <= _MAX_ROWS:
             times = np.array([[self.about.since, self.about.until]])
         some = [f"[{low},{high}{']' if low == high else ')'}" for low, high in _format_times(times)]
@@ -242,13 +246,27 @@ class Measurement:
 
     def _count_truth(self, questions: Questions, rows: Rows | None = None) -> Float:
         """Count who truly was where questions ask: of some rows, by default those asked."""
-        return count_true_answers(self._find_positions(questions.since, questions.until, rows), questions)
+        rows = self.rows if rows is None else rows
+        if self.about.holds == "instant":
+            instants = self.about.instants[_find_instants(self.about.instants, questions.since, questions.until)]
+            everybody = self.options.against == "all"
+            return count_true_answers(
+                self.truth.find_everybody(instants) if everybody else self.truth.find_people(rows, instants), questions
+            )
+        true, is_moment = np.empty(len(questions.x)), questions.since == questions.until
+        spans = np.unique(np.column_stack([questions.since - is_moment * self.about.near_s, questions.until]), axis=0)
+        seen = self.truth.find_seen(spans) if self.options.against == "all" else self.truth.find_covered(rows)
+        for chosen in (is_moment, ~is_moment):
+            part = Questions(**{name: value[chosen] for name, value in vars(questions).items()})
+            last = find_last(seen, np.unique(part.since), self.about.near_s) if chosen is is_moment else seen
+            true[chosen] = count_true_answers(last, part)
+        return true
 
     def _read_rows(self) -> Rows:
         region = f"{self.snapshot.postgis}.ST_AsBinary(region)" if self.about.holds != "instant" else "NULL::bytea"
         table = arrow.read_table(
             self.snapshot,
-            "SELECT record_id, date_part('epoch', lower(period)) AS since, date_part('epoch', upper(period)) AS until, "
+            "SELECT record_id, date_part('epoch', valid_from) AS since, date_part('epoch', valid_to) AS until, "
             f"{region} AS region FROM pg_temp.asked_rows",
         )
         wkb = table["region"].combine_chunks().dictionary_encode()
@@ -261,16 +279,6 @@ class Measurement:
             shapes=shapes,
             shape=wkb.indices.to_numpy(zero_copy_only=False),
         )
-
-    def _find_positions(self, since: Float, until: Float, rows: Rows | None = None) -> Movements:
-        """Find the true positions at some times, each a moment or a span: of some rows, by default those asked."""
-        rows = self.rows if rows is None else rows
-        instants, everybody = self.about.instants, self.options.against == "all"
-        if instants is None:
-            spans = np.unique(np.column_stack([since, until]), axis=0)
-            return self.truth.find_seen(spans) if everybody else self.truth.find_covered(rows)
-        instants = instants[_find_instants(instants, since, until)]
-        return self.truth.find_everybody(instants) if everybody else self.truth.find_people(rows, instants)
 
     def _demand_coverage(self, true: Float, answers: Answers) -> None:
         outside = int((~is_within(true, answers)).sum())
@@ -329,8 +337,8 @@ def ask_rows(session: Connection, literal: str, relation: str, questions: Questi
         progress("asking questions", first, len(questions.x))
         some = [array[first : first + _QUESTIONS_PER_STATEMENT].tolist() for array in arrays]
         rows += session.execute(query, [literal, *some]).fetchall()
-    at_least, expected, at_most = np.array(rows).T
-    return Answers(at_least=at_least, expected=expected, at_most=at_most)
+    at_least, expected, at_most, deviation = np.array(rows).T
+    return Answers(at_least=at_least, expected=expected, at_most=at_most, deviation=deviation)
 
 
 def _divide_published(suppressed: Any) -> float | None:

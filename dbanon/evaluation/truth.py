@@ -185,6 +185,19 @@ def _make_movements(person: Float | Int, t: Float, x: Float, y: Float) -> Moveme
     return Movements(person=person[order].astype(np.int64), t=t[order], x=x[order], y=y[order])
 
 
+def find_last(seen: Movements, moments: Float, near_s: float) -> Movements:
+    """Find the last position of each person at moments, at most so many seconds old."""
+    order, parts = np.argsort(seen.t, kind="stable"), [np.empty(0, np.int64)]
+    ends = [np.searchsorted(seen.t[order], moments - since, "right") for since in (near_s, 0)]
+    for low, high in zip(*ends, strict=True):
+        some = np.sort(order[low:high])  # by person, then time
+        parts.append(some[np.append(np.diff(seen.person[some]) != 0, True)[: len(some)]])
+    last = np.concatenate(parts)
+    return _make_movements(
+        seen.person[last], np.repeat(moments, [len(part) for part in parts[1:]]), seen.x[last], seen.y[last]
+    )
+
+
 def find_window(seen: Movements, share: float = 0.95) -> tuple[float, float, float, float]:
     """Find a small box with a share of positions: forty times some are cut off where that makes the box smallest.
 

@@ -111,12 +111,16 @@ class Algorithm:
 
     Releases of one that `stands_alone` are not intersected with others: their hiding sets overlap, or they promise more
     than k. No other release may speak of their people at the same time.
+
+    With the stored parameters `tight`, each region is the least rectangle around its crowd, and a surface says where in
+    it people are likely; None if it never is.
     """
 
     name: str
     summary: str
     guarantee: str = ""
     stands_alone: bool = False
+    tight: Mapping[str, Any] | None = field(default_factory=dict)
     window: str | None = None
 
 
@@ -230,6 +234,7 @@ class Method:
     window: str | None = None
     # whether days of a person are records of their own where trajectories have a `day`; not with `window`
     has_days: bool = False
+    interval_factor: float = 2.0  # by how much intervals of answers are widened where no run measured it
     # whether members for a stretch of a record are guests, who are hidden among its other members and hide nobody
     has_guests: bool = False
     # by figure of the attack, or of what a publication found beside other releases: what a run, its publication and its
@@ -247,7 +252,7 @@ class Method:
         )
         proposed = {"algorithm": self.algorithms[0].name, "params": {}, **self.proposed}
         required = {"requires": dataclasses.asdict(self.requires), "proposed": proposed}
-        own = {"days": self.has_days, "guests": self.has_guests}
+        own = {"days": self.has_days, "guests": self.has_guests, "interval_factor": self.interval_factor}
         return own | required | {name: getattr(self, name) for name in names}
 
     @property

@@ -20,7 +20,7 @@ class Metric:
     name: str  # as in `Figure.name`
     title: str  # two or three words, for the head of a column
     formula: str  # on one line, in the letters of this module's docstring
-    unit: str  # {"share", "m", "s", "people"}: a share is shown as a percentage
+    unit: str  # {"share", "m", "s", "people", "times"}: a share is shown as a percentage
     better: Better | None  # whether smaller or greater values are good; None if neither is
     plain: str  # its meaning
 
@@ -91,6 +91,22 @@ _ALL_METRICS = (
         unit="share",
         better=None,
         plain="Whether expected counts are too high (above 0) or too low (below 0) on the whole.",
+    ),
+    Metric(
+        name="interval_factor",
+        title="Factor of intervals",
+        formula="least of 0.7, 1, 1.5, 2, 3, 6 by which 1.645 deviations hold nine in ten true counts",
+        unit="times",
+        better="less",
+        plain="By how much the intervals of answers are widened. A release that is published afterwards shows it.",
+    ),
+    Metric(
+        name="interval_coverage",
+        title="Coverage of intervals",
+        formula="share of questions with low <= a <= high",
+        unit="share",
+        better=None,
+        plain="How often the true count lies within the interval of an answer: meant to be nine in ten.",
     ),
     Metric(
         name="bounds_width",

@@ -14,6 +14,9 @@ INTERVAL_QUANTILES = (0.05, 0.95)
 USABLE_ERROR_SHARE = 0.2
 TOLERANCE_PEOPLE = 1e-6
 _QUANTILES_PERCENT = 10, 50, 90
+FACTORS = (0.7, 1.0, 1.5, 2.0, 3.0, 6.0)
+NINE_IN_TEN = 1.645
+_KINDS: tuple[Asked, ...] = ("moment", "span")
 
 
 def measure_counts(
@@ -59,6 +62,27 @@ def measure_counts(
         figures.append(_measure_coverage(inside[chosen], side, asked))
         errors[asked][side] = (float(_RATIOS["count_error"](sums)), _RATIOS["count_error"](resampled))
     return *figures, *(find_usable_resolution(of, asked) for asked, of in errors.items() if of)
+
+
+def measure_intervals(questions: Questions, true: Float, answers: Answers) -> tuple[Figure, ...]:
+    """Choose the factor of the intervals of answers, and measure how many true counts lie within, of each kind.
+
+    It is the least of `FACTORS` that holds nine in ten of all, and no fewer than 85 % of a kind.
+    """
+    if answers.deviation is None or not len(true):
+        return ()
+    off = np.abs(answers.expected - true) / (NINE_IN_TEN * answers.deviation)
+    kinds = {asked: off[questions.moment == (asked == "moment")] for asked in _KINDS}
+    kinds = {asked: some for asked, some in kinds.items() if len(some)}
+
+    def holds(factor: float) -> bool:
+        return bool((off <= factor).mean() >= 0.9 and all((some <= factor).mean() >= 0.85 for some in kinds.values()))
+
+    factor = next((factor for factor in FACTORS if holds(factor)), FACTORS[-1])
+    return (
+        Figure(name="interval_factor", value=factor),
+        *(_measure_coverage(some <= factor, None, asked, "interval_coverage") for asked, some in kinds.items()),
+    )
 
 
 def find_usable_resolution(errors: dict[float, tuple[float, Float]], asked: Asked) -> Figure:
@@ -147,10 +171,10 @@ def _make_figure(name: str, value: Float, replicates: Float, side: float, asked:
     return Figure(name=name, value=float(value), low=low, high=high, side_m=side, asked=asked)
 
 
-def _measure_coverage(covered: Bool, side: float, asked: Asked) -> Figure:
+def _measure_coverage(covered: Bool, side: float | None, asked: Asked, name: str = "coverage") -> Figure:
     hits, n = int(covered.sum()), len(covered)
     low, high = compute_exact_interval(hits, n)
-    return Figure(name="coverage", value=hits / n, low=low, high=high, side_m=side, asked=asked)
+    return Figure(name=name, value=hits / n, low=low, high=high, side_m=side, asked=asked)
 
 
 def _find_resolutions(sides: list[float], errors: Float) -> Float:

@@ -55,7 +55,6 @@ def draw_questions(
     spans: Float,
     sides_m: Sequence[float] | None = None,
     queries: int = 400,
-    asks_moments: bool,
 ) -> Questions:
     """Draw squares at random places and times: `queries` of each side at moments, and as many during spans.
 
@@ -72,10 +71,8 @@ def draw_questions(
         Since and until, in unix seconds.
     sides_m : sequence of float, optional
         By default those that fit the box.
-    asks_moments : bool
-        Whether the rows hold at moments; otherwise only spans are asked about.
     """
-    times = [np.column_stack([moments, moments])] * asks_moments + [np.reshape(spans, (-1, 2))]
+    times = [np.column_stack([moments, moments]), np.reshape(spans, (-1, 2))]
     kinds = [(side, choice) for side in (sides_m or choose_sides(box)) for choice in times if len(choice)]
     low, high = np.array(box[:2]), np.array(box[2:])
     side = np.repeat([float(side) for side, _ in kinds], queries)

@@ -124,10 +124,18 @@ class Plan:
     ] = None
     lon: Annotated[float | None, Option("Longitude of the middle of a network without a place.")] = None
     lat: Annotated[float | None, Option("Latitude of the middle of a network without a place.")] = None
+    like: Annotated[
+        str | None,
+        Option("Draw people from the rows of this release, or its .parquet file. Not for analysis.", metavar="RELEASE"),
+    ] = None
 
     def __post_init__(self) -> None:
         for option in list_fields(Plan):
             option.demand_valid(getattr(self, option.name))
+        others = {one.name for one in list_fields(Plan) if getattr(self, one.name) != one.default} - {"like", "seed"}
+        if self.like is not None and others:
+            got = min(others).replace("_", "-")
+            raise ParameterError(f"People must be drawn from a release and a seed alone. Got --{got}. Leave it out.")
         most = max(1, self.quasi_identifier_size // 2)
         if not 0 <= self.quasi_identifier_overlap <= most:
             raise ParameterError(

@@ -26,7 +26,7 @@ class Writing(Showing):
     output: Annotated[
         Path | None,
         Option(
-            "The file to write. An existing file is replaced.",
+            "The file to write or replace.",
             name="-o",
             metavar="FILE.html",
             typed=str | None,
@@ -42,7 +42,7 @@ class Reporting(Writing):
     audience: Annotated[
         Literal["file", "analysts"],
         Option(
-            "For the file of a privacy officer, or for analysts. A page for analysts is made from the view alone.",
+            "For a privacy officer's file, or for analysts, from the view alone.",
             name="--for",
             choices=("file", "analysts"),
         ),
@@ -50,6 +50,7 @@ class Reporting(Writing):
     with_truth: Annotated[
         bool, Option("Show true positions next to published ones: private, for operators of the dataset.")
     ] = False
+    streets: Annotated[str | None, Option("A table of lines to draw under the maps.", metavar="TABLE")] = None
 
     def demand_compatible(self) -> None:
         """Raise `ParameterError` for what cannot be asked together."""

@@ -45,6 +45,9 @@ class Moment:
     regions: Sequence[str]  # paths of the drawn regions: those in the window of k people or more
     rows: int  # number of rows that hide people and hold at that time
     undrawn: int = 0  # number of other regions in the window. If there are too many, every n-th by area is drawn.
+    # classes of squares by the people expected in the hour, by the surface and if people were spread evenly
+    expected: Mapping[int, str] = field(default_factory=dict)
+    even: Mapping[int, str] = field(default_factory=dict)
     marked: int | None = None  # the place of one group's region, on private pages alone
 
     @property
@@ -79,8 +82,8 @@ class Shown:
     questions : sequence of Question
     atoms : str
         A path of all atoms, if the method has them.
-    lines, areas : str
-        Paths of the public table under the maps.
+    streets : str
+        A path of the lines of a table that the operator gives, under the maps.
     """
 
     k: int
@@ -94,6 +97,7 @@ class Shown:
     exact: float = 0
     questions: Sequence[Question] = ()
     atoms: str = ""
+    streets: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,13 +131,13 @@ def name_levels(k: int) -> list[str]:
     return [f"fewer than {k}", *(f"{k * f:,} to {2 * k * f:,}" for f in (1, 2, 4)), f"{8 * k:,} and more"]
 
 
-def find_level(people: float, k: int) -> int:
+def find_level(people: float, k: float) -> int:
     """Give the class of a cell by the number of people expected in it."""
     return 0 if people < k else min(int(math.log2(people / k)) + 1, 4)
 
 
 def draw_squares(
-    cells: Iterable[tuple[float, float, float]], side_m: float, window: Window, k: int, *, tints_few: bool
+    cells: Iterable[tuple[float, float, float]], side_m: float, window: Window, k: float, *, tints_few: bool
 ) -> dict[int, str]:
     """Draw the cells in a window, as one path for each class.
 

@@ -31,12 +31,35 @@ class Drawn(Blocks):
             f"Published at {time}",
             f"Drawn of the rows that hide {self.shown.k} or more people at {time}: {moment.said}.",
             window,
+            self._streets,
             maps.draw_regions(moment.regions, marked=moment.marked),
         )
         caption = Markup(
             '<b class="is-published">Published: {} of the {} that hold at {} and hide people.</b> {}'
         ).format(moment.said, format_count(moment.rows, "row"), time, self._describe_map())
+        return layout.make_picture(drawn, caption, class_="map") + self.draw_expected(name="Surface")
+
+    def draw_expected(self, *, name: str) -> Markup:
+        """Draw where the rows of the hour expect people, by the `Surface`, or spread `Evenly` over their regions."""
+        moment, window = self.shown.moment, self.shown.window
+        squares = moment and (moment.expected if name == "Surface" else moment.even)
+        if moment is None or window is None or not squares or (name == "Surface" and squares == moment.even):
+            return Markup("")
+        hour = f"{moment.at.replace(minute=0).astimezone(self.zone):%H:%M}"
+        about = {
+            "Surface": "Published: where people are likely, as all rows together say (published.surfaces).",
+            "Evenly": "Spread evenly over each region: what the rows say one by one.",
+        }[name]
+        title, layers = f"{name} in the hour of {hour}", (self._streets, maps.draw_cells(squares))
+        drawn = maps.draw_map(f"{name.lower()}-map", title, about, window, *layers)
+        classes = ("1 to 2 times the mean of the map", "2 to 4 times", "4 to 8 times", "more")
+        legend = layout.make_legend((f"class-{n}", word) for n, word in enumerate(classes, 1))
+        caption = Markup('<b class="is-published">{}</b> {}').format(about, legend)
         return layout.make_picture(drawn, caption, class_="map")
+
+    @property
+    def _streets(self) -> Markup:
+        return maps.draw_streets(self.shown.streets)
 
     def _describe_map(self) -> str:
         shading = f"One region hides {words.spell_number(self.shown.k)} or more people. Where many lie it is darker."
@@ -56,6 +79,7 @@ class Drawn(Blocks):
             f"Where {format_count(truth.people, 'person', 'people')} were at {at}, {_ALIGN_WORDS[truth.align]}: "
             "one dot each.",
             window,
+            self._streets,
             maps.draw_dots(truth.places),
             maps.draw_dots(truth.marked, size=7, marked=True),
             private=True,
@@ -74,7 +98,8 @@ class Drawn(Blocks):
             if len(truth.marked)
             else Markup("")
         )
-        return layout.make_columns(layout.make_picture(left, caption, class_="map"), self.draw_map(), group)
+        private = layout.make_picture(left, caption, class_="map")
+        return layout.make_columns(private, self.draw_map(), self.draw_expected(name="Evenly"), group)
 
     def draw_hours(self) -> Markup:
         """Draw each hour of a day as a small map of cells."""
@@ -98,8 +123,8 @@ class Drawn(Blocks):
             )
             figures.append(layout.make_picture(drawn, name))
         lead = (
-            f"The answer of published.density: people expected in each square of {side}, mean of the hour. dbanon "
-            f"takes people to be spread evenly over their regions, which flattens peaks."
+            f"The answer of published.density: people expected in each square of {side}, mean of the hour, where the "
+            "rows together say that people are likely."
         )
         return layout.make_section("Hour by hour", legend, layout.make_map_grid(*figures), lead=lead)
 

@@ -112,6 +112,11 @@ def draw_cells(paths: Mapping[int, str]) -> Markup:
     )
 
 
+def draw_streets(path: str) -> Markup:
+    """Draw lines of a public table, as one path in units of the window."""
+    return make_element("path", d=path, class_="streets") if path else Markup("")
+
+
 def draw_dots(places: Sequence[tuple[float, float]], *, size: float = 5, marked: bool = False) -> Markup:
     """Draw true positions, in units of the window, as one path."""
     d = "".join(f"M{format_number(x)} {format_number(y)}h0" for x, y in places)

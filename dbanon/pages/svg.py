@@ -36,6 +36,7 @@ svg text.halo{paint-order:stroke;stroke:var(--paper);stroke-width:3px;stroke-lin
 .class-4{fill:var(--class-4)}
 .region{fill:var(--published);fill-opacity:.14;stroke:var(--published);stroke-opacity:.7;
 vector-effect:non-scaling-stroke}
+.streets{fill:none;stroke:var(--soft);stroke-opacity:.5;stroke-width:3}
 .region.marked{fill-opacity:.3;stroke:var(--ink);stroke-opacity:1;stroke-width:2}
 .dots{fill:none;stroke-linecap:round;vector-effect:non-scaling-stroke}
 .dots.private{stroke:var(--private);fill:none}.dots.marked{stroke:var(--ink)}

@@ -228,7 +228,7 @@ class Paths:
     offset: NDArray[np.int64]
     x: NDArray[np.float64]
     y: NDArray[np.float64]
-    t: NDArray[np.float64]
+    t: NDArray[np.float64]  # or those of one path, if all have the same
 
 
 def read_days(snapshot: Snapshot, dataset_id: int) -> NDArray[np.int64] | None:
@@ -262,24 +262,26 @@ def read_paths(snapshot: Snapshot, dataset_id: int) -> Paths:
                   {own} AND trajectory_id BETWEEN cut.first AND cut.last
                   ORDER BY trajectory_id OFFSET 0) s) piece"""
     ids, subjects, counts = [np.empty(0, np.int64)], [], [np.zeros(1, np.int64)]
-    fixes = _Columns()
+    places, times = _Columns(2), _Times(1)
     for trajectory_id, letters, names, length, wkb in read_rows_of_bytes(snapshot, query):
         size = length.view(">i4").astype(np.int64)
         if not np.isin(size % _FIX_BYTES, _WKB_HEADER_BYTES).all():
             raise DataError("Every path must be a LINESTRING M or POINT M. Got another. Load the dataset again.")
-        fixes.append(wkb.view("<f8").reshape(-1, 3))
+        fixes = wkb.view("<f8").reshape(-1, 3)
+        places.append(fixes[:, :2])
         counts.append(size // _FIX_BYTES)
+        times.append_paths(fixes[:, 2:], counts[-1])
         ids.append(trajectory_id.view(">i8").astype(np.int64))
         subjects.append(decode_texts(letters.view(">i4"), names))
     snapshot.connection.execute("SET LOCAL enable_sort = DEFAULT; SET LOCAL random_page_cost = DEFAULT")
-    x, y, t = fixes.finish()
+    x, y = places.finish()
     return Paths(
         trajectory_id=np.concatenate(ids),
         subject=pa.chunked_array(subjects, pa.string()),
         offset=np.cumsum(np.concatenate(counts)),
         x=x,
         y=y,
-        t=t,
+        t=times.finish()[0],
     )
 
 
@@ -324,10 +326,10 @@ def decode_texts(size: NDArray[np.signedinteger[Any]], data: NDArray[np.uint8]) 
 
 
 class _Columns:
-    """The columns of an ``(n, 3)`` array that comes in pieces."""
+    """The columns of an array ``(n, width)`` that comes in pieces."""
 
-    def __init__(self) -> None:
-        self._columns = [np.empty(0) for _ in range(3)]
+    def __init__(self, width: int) -> None:
+        self._columns = [np.empty(0) for _ in range(width)]
         self._used = 0
 
     def append(self, rows: NDArray[np.float64]) -> None:
@@ -347,3 +349,23 @@ class _Columns:
         """Make the columns longer or shorter where they are: nothing else refers to them."""
         for column in self._columns:
             column.resize(length, refcheck=False)
+
+
+class _Times(_Columns):
+    """The times of paths: those of one, as long as all have the same."""
+
+    _paths = 0  # that have the same; -1 once one has others
+
+    def append_paths(self, t: NDArray[np.float64], length: NDArray[np.int64]) -> None:
+        """Add the times of some paths, one path after the other; `length`: how many there are of each."""
+        if self._paths == 0:
+            self.append(t[: length[0]])
+        if self._paths >= 0:
+            own = self._columns[0][: self._used]
+            if (length == len(own)).all() and (t.reshape(-1, len(own)) == own).all():
+                self._paths += len(length)
+                return
+            own, self._used, self._paths = own.copy(), len(own) * self._paths, -1
+            self._resize(self._used)
+            self._columns[0].reshape(-1, len(own))[:] = own
+        self.append(t)

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pyogrio
 import pyproj
 
+from dbanon.base.errors import DataError
 from dbanon.base.progress import Progress
 from dbanon.postgres import arrow
 from dbanon.postgres.connection import Connection
@@ -50,7 +51,19 @@ def build_frame(
     columns = table.to_pandas()
     columns["region"] = geopandas.GeoSeries.from_wkb(columns["region"], crs=crs)
     made = geopandas.GeoDataFrame(columns, geometry="region")
-    made.attrs = {"release": rows.name, "promise": rows.promise}
+    made.attrs = {"release": rows.name, "promise": rows.promise, **rows.holds}
+    return made
+
+
+def read_file(file: Path) -> geopandas.GeoDataFrame:
+    """Read the GeoParquet file of a release as the frame that `build_frame` makes; raises `DataError` for others."""
+    try:
+        about, made = pq.read_schema(file).metadata, geopandas.read_parquet(file)
+        made.attrs = {"release": about[b"title"].decode(), **json.loads(about[b"holds"])}
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise DataError(
+            f"The file must be one that `dbanon export NAME FILE.parquet` wrote. Got {file.name}, which is not."
+        ) from error
     return made
 
 
@@ -98,7 +111,7 @@ def _write_parquet(part: Path, rows: published.Rows, reader: pa.RecordBatchReade
         "edges": "planar",
     }
     geo = {"version": "1.1.0", "primary_column": "region", "columns": {"region": region}}
-    about = {"geo": json.dumps(geo), "title": rows.name, "description": rows.promise}
+    about = {"geo": json.dumps(geo), "title": rows.name, "description": rows.promise, "holds": json.dumps(rows.holds)}
     with pq.ParquetWriter(part, reader.schema.with_metadata(about), compression="zstd") as writer:
         for batch in reader:
             writer.write_batch(batch)

@@ -35,7 +35,7 @@ _READABLE_QUERY = (
     " WHERE n.nspname = 'published' AND c.relkind = 'v' AND c.relname ~ '^[a-z][a-z0-9_]*$'"
     " AND pg_catalog.has_schema_privilege(n.oid, 'USAGE') AND pg_catalog.has_table_privilege(c.oid, 'SELECT')"
 )
-# Ranges are left out: files have no type for them, and `period` has its ends beside it.
+# Ranges are left out, which older releases have: files have no type for them, and their ends are beside them.
 _COLUMNS_QUERY = (
     "SELECT a.attname, pg_catalog.format_type(a.atttypid, NULL) FROM pg_catalog.pg_attribute a"
     " WHERE a.attrelid = {view}::pg_catalog.regclass AND a.attnum > 0"
@@ -46,6 +46,10 @@ _ABOUT_QUERY = (
     " s.auth_name, s.auth_srid, s.srtext FROM pg_catalog.pg_attribute a"
     " JOIN {postgis}.spatial_ref_sys s ON s.srid = {postgis}.postgis_typmod_srid(a.atttypmod)"
     " WHERE a.attrelid = {view}::pg_catalog.regclass AND a.attname = 'region'"
+)
+_HOLDS_QUERY = (
+    "SELECT pg_catalog.to_jsonb(r) FROM (SELECT holds, step_s, guest_presence, srid FROM published.releases"
+    " WHERE name = %s) r"
 )
 _NATIVE_TYPES = {"bigint", "integer", "boolean", "timestamp with time zone"}  # all others are read as text
 _TIME_TEXT = "pg_catalog.to_char(pg_catalog.timezone('UTC', {own}), 'YYYY-MM-DD HH24:MI:SS.US\"Z\"')"
@@ -62,9 +66,10 @@ class Rows:
     promise: str  # what it says of itself: the comment of its view
     geometry_type: str  # {"Polygon", "MultiPolygon"}
     crs: tuple[str, int, str]  # of `region`: authority, code there, WKT
+    holds: dict[str, Any]  # when rows are true, from published.releases: holds, step_s, guest_presence; and srid
     connection: Connection  # in the transaction that keeps the release
     postgis: str  # schema, quoted
-    # The columns of the view but `period`, of which `valid_from` and `valid_to` are the ends. In GeoJSON one column.
+    # The columns of the view but ranges. In GeoJSON one column.
     query: str
     texts: tuple[str, ...]  # the columns that are read as text
 
@@ -97,7 +102,8 @@ def open_rows(
         selected = _select_feature(columns, own) if form == "GeoJSON" else _select_values(columns, own, form)
         query = sql.SQL("SELECT {} FROM {} {} ORDER BY cloak_id").format(selected, view, condition)
         texts = tuple(column for column, sql_type in columns if sql_type not in _NATIVE_TYPES)
-        yield Rows(name, promise, kind, cast("Any", tuple(crs)), connection, own, query.as_string(connection), texts)
+        text, holds = query.as_string(connection), fetch_value(connection, _HOLDS_QUERY, [name]) or {}
+        yield Rows(name, promise, kind, cast("Any", tuple(crs)), holds, connection, own, text, texts)
 
 
 def become_analyst(connection: Connection, name: str) -> None:

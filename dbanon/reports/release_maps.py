@@ -5,19 +5,21 @@ may show, and joins figures until they are about k people.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, LiteralString
 from zoneinfo import ZoneInfo
 
 from psycopg import sql
 
+from dbanon.base.errors import ParameterError
 from dbanon.pages import disclosure
 from dbanon.pages.maps import Window, find_least_window
-from dbanon.postgres.connection import Connection, find_postgis_schema
+from dbanon.postgres.connection import Connection, find_postgis_schema, make_sql
 
 MAX_REGIONS = 400
 _MAX_PATH_BYTES = 60_000
+_MAX_STREET_BYTES = 100_000
 _QUESTION_COUNT = 12
 
 
@@ -48,7 +50,7 @@ def collect_shown(
     return disclosure.Shown(
         k=rows.k,
         window=window,
-        moment=reader.choose_moment(window),
+        moment=reader.draw_expected(reader.choose_moment(window), window, draws_all=not exact),
         hours=reader.draw_hours(window, cell_m, zone, tints_few=not exact) if shows_hours else (),
         cell_m=cell_m,
         sizes=disclosure.make_bars(hidden),
@@ -112,16 +114,20 @@ class _Reader:
         )
         return find_least_window(squares, cell_m)
 
-    def _ask_cells(self, cell_m: float, since: datetime, within: Window) -> list[Any]:
+    def _ask_cells(
+        self, cell_m: float, since: datetime, until: datetime, within: Window, *, even: bool = False
+    ) -> list[Any]:
         """Ask how many people are in the squares of a window hour by hour."""
         return self.ask(
             """
             SELECT d.hour, {p}.ST_XMin(d.cell), {p}.ST_YMin(d.cell), d.expected
-            FROM published.density_of({about}, {named}::regclass, %(cell)s, tstzrange(%(low)s, %(until)s), true,
-                {p}.ST_MakeEnvelope(%(x0)s, %(y0)s, %(x1)s, %(y1)s, %(srid)s)) d
+            FROM published_inner.density_of({about}, {named}::regclass, %(cell)s, tstzrange(%(low)s, %(high)s),
+                true, %(even)s, NULL, {p}.ST_MakeEnvelope(%(x0)s, %(y0)s, %(x1)s, %(y1)s, %(srid)s)) d
             """,
             cell=cell_m,
             low=since,
+            high=until,
+            even=even,
             **scale_to_window(within),
         )
 
@@ -133,12 +139,32 @@ class _Reader:
         while hour < self._rows.until:
             cells[hour] = []
             hour += timedelta(hours=1)
-        for at, *cell in self._ask_cells(cell_m, since, window):
+        for at, *cell in self._ask_cells(cell_m, since, self._rows.until, window):
             cells[at].append(cell)
         return [
             (at.astimezone(zone), disclosure.draw_squares(squares, cell_m, window, self._rows.k, tints_few=tints_few))
             for at, squares in cells.items()
         ]
+
+    def draw_expected(
+        self, moment: disclosure.Moment | None, window: Window, *, draws_all: bool
+    ) -> disclosure.Moment | None:
+        """Add to a moment where its hour expects people, by the surface and evenly, in classes by the mean of the map.
+
+        Squares of few people are drawn if `draws_all`; otherwise rows may be of single people, and nothing is added.
+        """
+        if moment is None or not draws_all:
+            return moment
+        hour = moment.at.replace(minute=0, second=0, microsecond=0)
+        span = max(hour, self._rows.since), min(hour + timedelta(hours=1), self._rows.until)
+        cell_m = _round(max((window.x1 - window.x0) / 50, 1))
+        squares = (window.x1 - window.x0) * (window.y1 - window.y0) / cell_m**2
+        drawn = []
+        for even in (False, True):
+            cells = [cell for _, *cell in self._ask_cells(cell_m, *span, window, even=even)]
+            mean = sum(people for _, _, people in cells) / squares
+            drawn.append(disclosure.draw_squares(cells, cell_m, window, mean, tints_few=False) if mean else {})
+        return replace(moment, expected=drawn[0], even=drawn[1])
 
     def choose_moment(self, window: Window) -> disclosure.Moment | None:
         """Choose a time by a fixed rule, the median number of rows, and draw the regions that hide people then."""
@@ -222,7 +248,7 @@ class _Reader:
         wide, high = window.x1 - window.x0, window.y1 - window.y0
         questions = []
         for n in range(1, _QUESTION_COUNT + 1):
-            side = _round(min(wide, high) / (2, 4, 8)[n % 3])
+            side = _round(min(wide, high) / (4, 8, 16)[n % 3])
             x, y = (
                 low + (size - side) * _compute_halton(n, base)
                 for low, size, base in ((window.x0, wide, 2), (window.y0, high, 3))
@@ -231,11 +257,12 @@ class _Reader:
             is_span = self._rows.holds != "instant"
             [(least, expected, most)] = self.ask(
                 """
-                SELECT c.at_least, c.expected, c.at_most FROM published.count_inside_of({about}, {named}::regclass,
-                    {p}.ST_MakeEnvelope(%(x0)s, %(y0)s, %(x1)s, %(y1)s, %(srid)s),
+                SELECT c.at_least, c.expected, c.at_most FROM published_inner.count_inside_of({about},
+                    {named}::regclass, {p}.ST_MakeEnvelope(%(x0)s, %(y0)s, %(x1)s, %(y1)s, %(srid)s),
                     CASE WHEN NOT %(span)s THEN %(at)s::timestamptz END,
                     CASE WHEN %(span)s
-                        THEN tstzrange(%(at)s::timestamptz, %(at)s::timestamptz + interval '10 minutes') END) c
+                        THEN tstzrange(%(at)s::timestamptz, %(at)s::timestamptz + interval '10 minutes') END,
+                    false, NULL) c
                 """,
                 **{"x0": x, "y0": y, "x1": x + side, "y1": y + side, "at": at, "span": is_span},
             )
@@ -257,6 +284,41 @@ class _Reader:
             **scale_to_window(window),
         )
         return path or ""
+
+
+def draw_streets(connection: Connection, table: str, window: Window, srid: int) -> str:
+    """Draw the longest lines of a table as a path; raises `ParameterError` if it is none with one column of them."""
+    postgis = find_postgis_schema(connection)
+    columns = connection.execute(
+        "SELECT att.attname, att.attrelid::regclass::text FROM pg_attribute att WHERE att.attrelid = to_regclass(%s) "
+        "AND att.atttypid = to_regtype(%s) AND att.attnum > 0 AND NOT att.attisdropped",
+        [table, f"{postgis}.geometry"],
+    ).fetchall()
+    if len(columns) != 1:
+        raise ParameterError(
+            f"Streets must be a table with one column of geometries. Got {table}, with {len(columns)}."
+        )
+    [(column, relation)] = columns
+    query = sql.SQL(
+        """
+        SELECT coalesce(string_agg(far.path, ''), '')
+        FROM (SELECT one.path, sum(length(one.path)) OVER (ORDER BY {p}.ST_Length(one.region) DESC, one.path) AS bytes
+              FROM (SELECT clo.region, {path} AS path
+                    FROM (SELECT {p}.ST_CollectionExtract({p}.ST_ClipByBox2D({p}.ST_Transform(tab.{column}, %(srid)s),
+                              {p}.ST_MakeEnvelope(%(x0)s, %(y0)s, %(x1)s, %(y1)s, %(srid)s)::{p}.box2d), 2) AS region
+                          FROM {relation} tab) clo
+                    WHERE NOT {p}.ST_IsEmpty(clo.region)) one) far
+        WHERE far.bytes <= %(most)s
+        """
+    ).format(
+        p=sql.Identifier(postgis),
+        path=build_path_query(connection),
+        column=sql.Identifier(column),
+        relation=make_sql(relation),
+    )
+    given = {"srid": srid, "most": _MAX_STREET_BYTES, **scale_to_window(window)}
+    [(path,)] = connection.execute(query, given).fetchall()
+    return str(path)
 
 
 def build_path_query(connection: Connection) -> sql.Composable:

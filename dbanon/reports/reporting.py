@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+import psycopg
 from psycopg import sql
 from psycopg.rows import dict_row
 
@@ -59,14 +60,14 @@ def report(connection: Connection, what: str | int, options: Reporting, private:
         with _lock_for_reading(connection, what):
             record, rows = describe_by_view(connection, what)
             shown = _collect_shown(connection, rows, zone, shows_hours=True, shows_questions=True)
-            return pages.make_page(record, shown, "analysts", zone)
+        return pages.make_page(record, _add_streets(connection, record, shown, options), "analysts", zone)
     if not options.with_truth or private is None:
         record, shown = _read_known(connection, what, zone)
-        return pages.make_page(record, shown, "file", zone)
+        return pages.make_page(record, _add_streets(connection, record, shown, options), "file", zone)
     with translate_errors():
         run_id, parts, before = private.choose_part(what) if isinstance(what, str) else (what, (), {})
     record, shown = _read_known(connection, what, zone, of_run=run_id, shows_hours=True, verified=False)
-    truth, shown = _read_truth(connection, record, shown, private)
+    truth, shown = _read_truth(connection, record, _add_streets(connection, record, shown, options), private)
     measured, unmeasured = None, ""
     try:
         measured = private.evaluate(run_id)
@@ -79,6 +80,20 @@ def report(connection: Connection, what: str | int, options: Reporting, private:
     )
     _note_page(connection, record, html)
     return html
+
+
+def _add_streets(connection: Connection, record: Described, shown: Shown, options: Reporting) -> Shown:
+    """Add the lines of a table, read with the rights of this login."""
+    if options.streets is None or shown.window is None:
+        return shown
+    try:
+        with translate_errors():
+            lines = release_maps.draw_streets(connection, options.streets, shown.window, record.srid or 0)
+    except StoreError as error:
+        if isinstance(error.__cause__, psycopg.errors.InvalidName | psycopg.errors.InternalError_):  # from PostGIS
+            raise ParameterError(f"Streets must be a table of lines with an SRID. Got {options.streets}.") from error
+        raise
+    return replace(shown, streets=lines)
 
 
 def _add_figures(part: Part, known: Mapping[int, Evaluation]) -> Part:
@@ -114,7 +129,7 @@ def _read_known(
     known = describe_release_or_run(connection, what, of_run)
     if verified and not isinstance(what, str):
         _demand_verified(known)
-    with _lock_for_reading(connection, what) if isinstance(what, str) else _use_own_rows(connection):
+    with _lock_for_reading(connection, what) if isinstance(what, str) else _use_own_rows(connection, known.run_id):
         seen, rows = (
             describe_by_view(connection, what, known.since)
             if isinstance(what, str)
@@ -274,11 +289,11 @@ def _lock_for_reading(connection: Connection, name: str) -> Iterator[None]:
 
 
 @contextmanager
-def _use_own_rows(connection: Connection) -> Iterator[None]:
+def _use_own_rows(connection: Connection, run_id: int | None) -> Iterator[None]:
     """Have a transaction with a table for the rows of a run."""
     with translate_errors(), connection.transaction():
         connection.execute("SET LOCAL timezone = 'UTC'")
-        fetch_value(connection, "SELECT dbanon_internal.begin_asking()")
+        fetch_value(connection, "SELECT dbanon_internal.begin_asking(%s)", [run_id])
         yield
 
 

@@ -94,6 +94,7 @@ class Answers:
     at_least: "Float"
     expected: "Float"
     at_most: "Float"
+    deviation: "Float | None" = None  # how far off an expected number is, if people are where they are by chance
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

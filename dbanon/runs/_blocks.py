@@ -36,8 +36,8 @@ class Regions:
     no: Int
     crowd: NDArray[np.int32]
     subjects: NDArray[np.int32]
-    shape_size: NDArray[np.int32]
-    shape: list[Bytes]  # EWKB, one behind the other
+    # float64[n, 4] and int32[n]: bounds and SRID, where all regions are rectangles
+    rectangles: tuple[Float, NDArray[np.int32]] | None
     extra: pa.DictionaryArray  # the text of each; null where there is none
     digest: bytes
 
@@ -55,22 +55,22 @@ class Members:
 
 def read_regions(snapshot: arrow.Snapshot, run_id: int) -> Regions:
     whole = hashlib.sha256()
-    numbers = [np.empty((4, 0), ">i4")]
-    shapes, extras = [], [pa.array([], pa.string()).dictionary_encode()]
+    numbers, found = [np.empty((3, 0), ">i4")], [(np.empty((0, 4)), np.empty(0, np.int32))]
+    extras = [pa.array([], pa.string()).dictionary_encode()]
     for block in _read_blocks(snapshot, "read_region_blocks", run_id, whole):
         _, _, no, shape_size, shape, _, _, crowd, subjects, extra_size, extra = block
-        numbers.append(np.stack([no, shape_size, crowd, subjects]).view(">i4"))
-        shapes.append(shape)
+        numbers.append(np.stack([no, crowd, subjects]).view(">i4"))
+        found += filter(None, [_find_rectangles(shape_size.view(">i4"), shape)])
         extras.append(arrow.decode_texts(extra_size.view(">i4"), extra).dictionary_encode())
+    bounds, srid = zip(*found, strict=True)
     columns = np.concatenate(numbers, axis=1).astype(np.int32)
     if (np.diff(columns[0]) <= 0).any():
         raise DataError("Regions must come by ascending number. This is a defect of their reading.")
     return Regions(
         no=columns[0].astype(np.int64),
-        shape_size=columns[1],
-        crowd=columns[2],
-        subjects=columns[3],
-        shape=shapes,
+        crowd=columns[1],
+        subjects=columns[2],
+        rectangles=(np.concatenate(bounds), np.concatenate(srid)) if len(bounds) == len(numbers) else None,
         extra=pa.chunked_array(extras).unify_dictionaries().combine_chunks(),
         digest=whole.digest(),
     )
@@ -111,11 +111,14 @@ def digest_names(member: Int, trajectory_id: Int, subject: Int, texts: pa.String
     return whole.digest()
 
 
-def find_rectangles(regions: Regions) -> tuple[Float, NDArray[np.int32]] | None:
-    """Give bounds and SRID of regions that all are exactly their own envelopes, counter-clockwise; None of others."""
-    if (regions.shape_size != _RECTANGLE_BYTES).any():
+def _find_rectangles(size: NDArray[Any], shapes: Bytes) -> tuple[Float, NDArray[np.int32]] | None:
+    """Give bounds and SRID of regions that all are exactly their own envelopes, counter-clockwise; None of others.
+
+    `shapes`: their EWKB, one behind the other, of so many bytes each.
+    """
+    if (size != _RECTANGLE_BYTES).any():
         return None
-    shape = np.concatenate([np.empty(0, np.uint8), *regions.shape]).reshape(-1, _RECTANGLE_BYTES)
+    shape = shapes.reshape(-1, _RECTANGLE_BYTES)
     if not (shape[:, [*range(5), *range(9, 17)]] == _RECTANGLE_HEADER[[*range(5), *range(9, 17)]]).all():
         return None
     corner = np.ascontiguousarray(shape[:, 17:]).view("<f8").reshape(-1, 5, 2)

@@ -73,9 +73,8 @@ def _read_shapes(
     snapshot: arrow.Snapshot, run_id: int, regions: _blocks.Regions
 ) -> tuple[Float, Bool, NDArray[np.int32]]:
     """Find bounds, whether it is a rectangle, and SRID of each region: of other shapes PostGIS knows it."""
-    rectangles = _blocks.find_rectangles(regions)
-    if rectangles is not None:
-        return rectangles[0], np.ones(len(regions.no), bool), rectangles[1]
+    if regions.rectangles is not None:
+        return regions.rectangles[0], np.ones(len(regions.no), bool), regions.rectangles[1]
     shapes = _read_table(snapshot, "gather_region_evidence", run_id)
     order, _ = _sort_numbers(shapes["region_no"])
     bounds = np.column_stack([arrow.convert_to_numbers(shapes[side])[order] for side in _SIDE_COLUMNS])

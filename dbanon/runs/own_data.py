@@ -51,14 +51,18 @@ def digest_own(data: Trajectories, periods: Int, params: Mapping[str, Any]) -> b
     `periods`: of its rows, begin and end in unix seconds, int64[n, 2]. `params`: of the run.
     """
     kept = _mark_own(data, periods, params)
-    number = np.add.reduceat(kept, data.offset[:-1], dtype=np.int64)
+    # `reduceat` makes whole numbers of all of `kept`, eight bytes each.
+    number = np.diff(data.offset) if kept.all() else np.add.reduceat(kept, data.offset[:-1], dtype=np.int64)
     texts = pa.array(np.arange(data.subjects)).cast("string") if data.subject_names is None else data.subject_names
     names = _blocks.digest_names(data.trajectory_id[number > 0], data.trajectory_id, data.subject, texts)
     whole = hashlib.sha256(number[number > 0].tobytes() + names)
-    for column in (data.t, data.x, data.y):
-        for low in range(0, len(column), _FIXES_AT_ONCE):  # no copy of all
-            some = slice(low, low + _FIXES_AT_ONCE)
-            whole.update(column[some][kept[some]].data)
+    for column in (data.times, data.x, data.y):
+        for low in range(0, data.fixes, _FIXES_AT_ONCE):  # no copy of all
+            some = kept[low : low + _FIXES_AT_ONCE]
+            at: Any = slice(low, low + len(some))
+            if len(column) < len(kept):
+                at = np.arange(low, low + len(some)) % len(column)
+            whole.update(column[at][some].data)
     return whole.digest()
 
 
@@ -73,5 +77,5 @@ def _mark_own(data: Trajectories, periods: Int, params: Mapping[str, Any]) -> Bo
     gap = 0 if params.get("align") == "exact" else params.get("max_gap_s") or 0
     end = periods.max() + (gap if params.get("align") == "linear" else 0)
     end = min(end, params.get("until") or math.inf)
-    slot = np.floor(data.t / data.grid_s)
-    return np.asarray((slot >= (periods.min() - gap) // data.grid_s) & (slot < end // data.grid_s))
+    slot = data.times / data.grid_s  # whole or not, it is below the same whole numbers
+    return data.spread((slot >= (periods.min() - gap) // data.grid_s) & (slot < end // data.grid_s))

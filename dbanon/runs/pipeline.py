@@ -30,10 +30,11 @@ from dbanon.base.errors import DataError, DbanonError, StoreError
 from dbanon.base.progress import Progress
 from dbanon.base.tasks import SERIAL_TASKS, Tasks
 from dbanon.base.trajectory import Trajectories
+from dbanon.metrics import surface
 from dbanon.options.reading import Reading
 from dbanon.postgres import sqlstate
 from dbanon.postgres.connection import Connection, translate_errors
-from dbanon.runs import compiling, own_data, queue, reading, replica, stored, writing
+from dbanon.runs import compiling, own_data, queue, reading, replica, room, stored, writing
 from dbanon.runs.watch import Watch
 
 T = TypeVar("T")
@@ -122,6 +123,7 @@ class _Run:
         began = time.perf_counter()
         memory.forget_peak()
         params = self.family.parse(self.row.params, self.row.algorithm)
+        room.demand_room(self.connection, self.claim.run_id)
         self.progress("reading trajectories", 0, None)
         dataset, read = self._read(params)
         memory.free_memory()
@@ -138,26 +140,28 @@ class _Run:
             if read.joined:
                 cloaks = self.family.attach(cloaks, read.trajectories, params, **read.joined)
             cloaks = replace(cloaks, suppressed={**cloaks.suppressed, **settled})
-        own = own_data.digest_own(read.trajectories, cloaks.periods, self.row.params) if cloaks.rows else None
+        own = None
+        if cloaks.rows and len(read.trajectories.x):
+            own = own_data.digest_own(read.trajectories, cloaks.periods, self.row.params)
         del read
         memory.free_memory()
         metrics, suppressed = cloaks.metrics, cloaks.suppressed
         with self._read_early(dataset) as early:
             self.progress("writing cloaks", 0, cloaks.rows)
             with self.stopwatch("write_s"):
-                self._write(dataset, cloaks, own)
+                self._write(dataset, cloaks, own, early)
             del cloaks
-        verdict, digest, self.stopwatch.seconds["verify_s"] = self._attack(early)
+        found, self.stopwatch.seconds["verify_s"] = self._attack(early)
         self.stopwatch.seconds["total_s"] = time.perf_counter() - began
-        refusal = self._record(verdict, digest, timings=self.stopwatch.seconds, peak_rss_mb=memory.measure_peak_mb())
-        return self._make_result(verdict, refusal, metrics=metrics, suppressed=suppressed)
+        refusal = self._record(found, timings=self.stopwatch.seconds, peak_rss_mb=memory.measure_peak_mb())
+        return self._make_result(found.verdict, refusal, metrics=metrics, suppressed=suppressed)
 
     def verify(self) -> stored.RunResult:
         """Attack the stored rows of a run that was computed before."""
         self.ready = run_in_background(self._prepare_attack)
-        verdict, digest, self.stopwatch.seconds["verify_s"] = self._attack()
-        refusal = self._record(verdict, digest)
-        return self._make_result(verdict, refusal, metrics=self.row.metrics, suppressed=self.row.suppressed)
+        found, self.stopwatch.seconds["verify_s"] = self._attack()
+        refusal = self._record(found)
+        return self._make_result(found.verdict, refusal, metrics=self.row.metrics, suppressed=self.row.suppressed)
 
     def evaluate(self, evaluate: Callable[[int, Progress], object]) -> stored.RunResult:
         """Measure a run whose part a job has published."""
@@ -190,9 +194,10 @@ class _Run:
             dataset = reader.read_dataset(self.row.dataset_id)
             queue.set_status(self.connection, self.claim, "running", dataset_revision=dataset.revision)
             number, values = dataset.dataset_id, asdict(params)
+            is_spare = not replica.is_asked(self.connection, self.options, self.claim)
             reader.begin(number, (*self.family.reads, *self.family.joins))
             read = _Read(
-                trajectories=reader.read_trajectories(number),
+                trajectories=reader.read_trajectories(number, is_spare=is_spare),
                 inputs=reader.read_inputs(number, self.family.reads, values),
                 joined=reader.read_inputs(number, self.family.joins, values),
             )
@@ -216,11 +221,14 @@ class _Run:
         with compiling.notify(self._report_compiling):
             getattr(import_attacker(self.family.attack), "prepare", lambda: None)()
             together.prepare()
+            surface.prepare()
 
-    def _write(self, dataset: DatasetRow, cloaks: Cloaks, own: bytes | None) -> None:
+    def _write(self, dataset: DatasetRow, cloaks: Cloaks, own: bytes | None, early: reading.Early | None) -> None:
         with self.connection.transaction():
             stored.demand_unchanged(self.connection, dataset)
             writing.write_cloaks(self.connection, self.claim.run_id, dataset, cloaks, self.progress)
+            if own is None and cloaks.rows:
+                own = own_data.digest_own(self._read_again(dataset, early), cloaks.periods, self.row.params)
             queue.set_status(
                 self.connection,
                 self.claim,
@@ -230,6 +238,17 @@ class _Run:
                 rows=cloaks.rows,
                 data_digest=own,
             )
+
+    def _read_again(self, dataset: DatasetRow, early: reading.Early | None) -> Trajectories:
+        """Give the data that the run was computed from, whose positions were given back: those of the early reading."""
+        if early is not None:
+            wait(early.coming)
+            if early.is_of(asdict(dataset)):
+                return early.data.result()[0]
+        with reading.open_reader(self.url) as reader:
+            data = reader.read_trajectories(dataset.dataset_id)
+        stored.demand_unchanged(self.connection, dataset)
+        return data
 
     @contextmanager
     def _read_early(self, dataset: DatasetRow) -> Iterator[reading.Early | None]:
@@ -255,25 +274,28 @@ class _Run:
             with suppress(DbanonError):
                 stack.close()
 
-    def _attack(self, early: reading.Early | None = None) -> tuple[Verdict, bytes, float]:
+    def _attack(self, early: reading.Early | None = None) -> tuple[stored.Found, float]:
         """Attack the stored rows; the digest is of the state they are read in: later changes invalidate the verdict."""
         began = time.perf_counter()
         memory.free_memory()
         self.progress("attacking the stored rows", 0, None)
-        verdict, digest = self._judge(early)
-        return verdict, digest, time.perf_counter() - began
+        found = self._judge(early)
+        return found, time.perf_counter() - began
 
-    def _judge(self, early: reading.Early | None = None) -> tuple[Verdict, bytes]:
-        """Run the attack; the digest is of what it has read."""
+    def _judge(self, early: reading.Early | None = None) -> stored.Found:
+        """Run the attack, and make the surface of what it passes; the digest is of what both have read."""
         run_id = self.claim.run_id
         with reading.open_reader(self.url, self.open_snapshot) as reader:
             read = _try_step(self.family, lambda: reader.read_evidence(run_id, early))
             if isinstance(read, Verdict):
-                return read, reader.call_beside(stored.compute_digest, run_id).result()
+                return stored.Found(read, reader.call_beside(stored.compute_digest, run_id).result())
             evidence, digest = read
         del read
         memory.free_memory()
-        return _try_step(self.family, lambda: self._decide(evidence)), digest
+        verdict = _try_step(self.family, lambda: self._decide(evidence))
+        tight = self.family.find_algorithm(self.row.algorithm).tight
+        is_tight = verdict.passed and tight is not None and tight.items() <= self.row.params.items()
+        return stored.Found(verdict, digest, _make_surface(evidence) if is_tight else None)
 
     def _decide(self, evidence: Evidence) -> Verdict:
         self.ready.result()
@@ -285,13 +307,14 @@ class _Run:
         )
         return together.add_figures(verdict, evidence)
 
-    def _record(self, verdict: Verdict, digest: bytes, **columns: Any) -> str | None:
+    def _record(self, found: stored.Found, **columns: Any) -> str | None:
         """Store verdict and status together; returns why the run is refused, if it is."""
+        verdict = found.verdict
         status = "verified" if verdict.passed else "refused"
         with self.connection.transaction():
             queue.lock_run(self.connection, self.claim)  # no publication between the sentence and the status
             refusal = None if verdict.passed else self._describe_refusal(verdict)
-            stored.add_verification(self.connection, self.claim.run_id, verdict, digest)
+            stored.add_verification(self.connection, self.claim.run_id, found)
             queue.set_status(self.connection, self.claim, status, error=refusal, error_kind=None, **columns)
         self.watch.settle()
         return refusal
@@ -312,6 +335,13 @@ class _Run:
         read = stored.find_run(self.connection, self.claim.run_id).dataset_revision
         changed = read != stored.find_dataset(self.connection, self.row.dataset).revision
         return "The dataset has changed since that run: start another." if changed else _RERUN_ADVICE
+
+
+def _make_surface(evidence: Evidence) -> surface.Surface | None:
+    crowd, subjects = (people.astype(np.int64) for people in (evidence.region_crowd, evidence.region_subjects))
+    times = evidence.cloak_start_s, evidence.cloak_end_s
+    rows = surface.Rows(evidence.region_bounds, crowd, subjects, evidence.offset, evidence.region, *times)
+    return surface.make_surface(rows)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -41,7 +41,9 @@ def read_dataset(snapshot: arrow.Snapshot, dataset_id: int) -> dict[str, Any]:
     return rows[0]
 
 
-def read_trajectories(snapshot: arrow.Snapshot, dataset_id: int) -> tuple[Trajectories, arrow.TextCodes]:
+def read_trajectories(
+    snapshot: arrow.Snapshot, dataset_id: int, *, is_spare: bool = False
+) -> tuple[Trajectories, arrow.TextCodes]:
     """Read all trajectories of a dataset, and the texts of their subjects."""
     row = read_dataset(snapshot, dataset_id)
     paths = arrow.read_paths(snapshot, dataset_id)
@@ -58,6 +60,7 @@ def read_trajectories(snapshot: arrow.Snapshot, dataset_id: int) -> tuple[Trajec
         grid_s=row["grid_s"],
         subject_names=codes.texts,
         day=arrow.read_days(snapshot, dataset_id),
+        is_spare=is_spare,
     )
     return data, codes
 
@@ -346,13 +349,13 @@ class Reader:
             ahead=_begin_requests(self._beside, dataset_id, names),
         )
 
-    def read_trajectories(self, dataset_id: int) -> Trajectories:
+    def read_trajectories(self, dataset_id: int, *, is_spare: bool = False) -> Trajectories:
         """Read all trajectories of a dataset; subject codes depend on the subjects' texts alone.
 
         Raises `ParameterError` if there is no such dataset.
         """
         if dataset_id not in self._read:
-            self._read[dataset_id] = read_trajectories(self._data, dataset_id)
+            self._read[dataset_id] = read_trajectories(self._data, dataset_id, is_spare=is_spare)
         return self._read[dataset_id][0]
 
     def read_inputs(

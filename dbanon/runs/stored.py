@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from psycopg.rows import class_row, dict_row
 from psycopg.types.json import Jsonb
@@ -27,6 +27,7 @@ from dbanon.runs import queue
 
 if TYPE_CHECKING:
     from dbanon.attacks import Verdict
+    from dbanon.metrics.surface import Surface
 
 ERROR_KINDS: dict[type[DbanonError], str] = {
     ParameterError: "parameter",
@@ -188,6 +189,30 @@ def plan_run(connection: Connection, method: str, options: Planning) -> tuple[Pl
     )
 
 
+def lacks_needs(connection: Connection, method: str, options: Planning) -> bool:
+    """Whether a run with these options could begin, and what it takes was not measured with the data of now."""
+    from dbanon import methods  # with NumPy
+
+    algorithm = methods.find_method(method).find_algorithm(options.algorithm).name
+    query = """
+        SELECT EXISTS (
+            SELECT FROM dbanon.dataset d JOIN (
+                SELECT dataset_id, dataset_revision, method, algorithm, params FROM dbanon.run WHERE status = 'verified'
+                UNION ALL
+                SELECT dataset_id, dataset_revision, method, algorithm, params FROM dbanon.evaluation
+                WHERE run_figures ? 'needs') m ON m.dataset_id = d.dataset_id AND m.dataset_revision = d.revision
+            WHERE d.name = %s AND d.dropped_at IS NULL AND m.method = %s AND m.algorithm = %s AND m.params = %s)"""
+    checked = complete_params(connection, method, algorithm, options.params or {})
+    if fetch_value(connection, query, [options.dataset, method, algorithm, make_jsonb(checked)]):
+        return False
+    return plan_run(connection, method, options)[-1].value == 0
+
+
+def measure_needs(connection: Connection, run_id: int) -> dict[str, float]:
+    """Measure what a verified run took."""
+    return cast("dict[str, float]", fetch_value(connection, "SELECT dbanon_internal.measure_needs(%s)", [run_id]))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Choice:
     """A row of ``dbanon.choose_method``: a method that fits a dataset. `cost` says what it costs there, if measured."""
@@ -224,18 +249,25 @@ def compute_digest(connection: Connection, run_id: int, large: bytes | None = No
     return bytes(fetch_value(connection, query, [large, run_id]))
 
 
-def add_verification(connection: Connection, run_id: int, verdict: "Verdict", digest: bytes) -> None:
-    """Record what an attack found on the rows of `digest`."""
+class Found(NamedTuple):
+    """What an attack found on the rows of `digest`, and the surface of rows that withstood it."""
+
+    verdict: "Verdict"
+    digest: bytes
+    surface: "Surface | None" = None
+
+
+def add_verification(connection: Connection, run_id: int, found: Found) -> None:
+    """Record what an attack found on the rows of a run."""
+    verdict, surface = found.verdict, found.surface
     connection.execute(
-        "INSERT INTO dbanon.verification (run_id, attack, passed, figures, clauses, digest) "
-        "VALUES (%s, %s, %s, %s, %s, %s)",
+        "INSERT INTO dbanon.verification (run_id, attack, passed, figures, clauses, digest, surface) "
+        "SELECT %s, %s, %s, %s, %s, dbanon_internal.add_surface(%s, made.surface), made.surface FROM (SELECT "
+        "CASE WHEN %s THEN ROW(%s, %s, %s, %s, %s, %s, %s)::published_inner.surface END AS surface) made",
         [
-            run_id,
-            verdict.attack,
-            verdict.passed,
-            make_jsonb(verdict.figures),
-            Jsonb([asdict(clause) for clause in verdict.clauses]),
-            digest,
+            *(run_id, verdict.attack, verdict.passed, make_jsonb(verdict.figures)),
+            *(Jsonb([asdict(clause) for clause in verdict.clauses]), found.digest, surface is not None),
+            *([*surface[:-1], surface.sums.tolist()] if surface else [None] * 7),
         ],
     )
 

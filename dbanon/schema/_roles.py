@@ -19,7 +19,7 @@ PURPOSES = {
     "worker": "computes and verifies: alone writes cloaks, members and verdicts",
     "analyst": "may read the views in schema published and call its functions, nothing else",
 }
-SCHEMAS = ["dbanon", "dbanon_internal", "published"]
+SCHEMAS = ["dbanon", "dbanon_internal", "published", "published_inner"]
 
 # Whether role `rol` may own what a superuser reads or runs. Only superusers and makers of roles write a role's comment.
 TRUSTED = f"""(rol.rolsuper OR rol.rolname = current_user AND current_user = session_user OR NOT rol.rolcanlogin

@@ -32,7 +32,7 @@ SELECT DISTINCT pg_describe_object(gone.classid, gone.objid, gone.objsubid)
 FROM gone CROSS JOIN LATERAL pg_identify_object(gone.classid, gone.objid, gone.objsubid) ide
 -- Some objects are in no schema by themselves; what they are on is in their identity.
 WHERE coalesce(ide.schema <> ALL (%(schemas)s || ARRAY['pg_toast']),
-               ide.identity !~ '(^|^for | on | for | of )"?(dbanon|dbanon_internal|published)"?[.]'
+               ide.identity !~ '(^|^for | on | for | of )"?(dbanon|dbanon_internal|published|published_inner)"?[.]'
                AND gone.classid <> 'pg_namespace'::regclass)
     AND (ide.type <> 'type' OR EXISTS (SELECT FROM pg_type typ WHERE typ.oid = gone.objid AND typ.typtype = 'd'))
     AND NOT EXISTS (SELECT FROM pg_rewrite rew

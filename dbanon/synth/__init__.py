@@ -7,15 +7,16 @@ and no place except the given streets.
 The options are in `dbanon.options.generating`.
 Nothing else in the package makes data up. `_journeys` makes journeys, `_network` reads street networks,
 `_requests` makes requests, `_phones` phone records, `_quasi_identifiers` quasi-identifiers, and `_places` points of
-interest and stations.
+interest and stations. `_like` draws people from the rows of a release instead.
 """
 # ruff: noqa: E402 - the part is demanded before what it brings is imported
 
+import tempfile
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeVar
@@ -38,9 +39,10 @@ from dbanon.base.progress import Progress, report_nothing
 from dbanon.load import datasets
 from dbanon.options import list_fields
 from dbanon.options.generating import Generating, OfDataset, Plan
+from dbanon.options.loading import LoadingTrajectories
 from dbanon.postgres import binary_copy
 from dbanon.postgres.connection import Connection, fetch_value, translate_errors
-from dbanon.synth import _journeys, _network, _phones, _places, _quasi_identifiers, _requests, _utm
+from dbanon.synth import _journeys, _like, _network, _phones, _places, _quasi_identifiers, _requests, _utm
 from dbanon.synth._journeys import Int
 from dbanon.synth._requests import POIS
 from dbanon.synth._source import describe_source, read_network
@@ -48,6 +50,7 @@ from dbanon.synth._source import describe_source, read_network
 __all__ = ["CSV_COLUMNS", "SynthReport", "fill_dataset", "write_demo", "write_files"]
 
 T = TypeVar("T")
+Source = Connection | None
 
 CSV_COLUMNS = {"subject": "subject", "time": "time", "x": "lon", "y": "lat"}
 """The columns of ``trajectories.csv`` by the names that `dbanon.options.loading.LoadingTrajectories` has for them."""
@@ -163,10 +166,10 @@ def _compute_ahead(calls: Iterable[Callable[[], T]]) -> Generator[T]:
         yield coming.result()
 
 
-def _name_subjects(number: Int) -> pa.Array:
+def _name_subjects(number: Int, prefix: str = "s", width: int = 7) -> pa.Array:
     """Name subjects from ``s0000001``: a name says nothing about its subject."""
-    digits = pc.utf8_lpad(pa.array(number + 1).cast(pa.string()), 7, "0")
-    return pc.binary_join_element_wise(pa.scalar("s"), digits, pa.scalar(""))
+    digits = pc.utf8_lpad(pa.array(number + 1).cast(pa.string()), width, "0")
+    return pc.binary_join_element_wise(pa.scalar(prefix), digits, pa.scalar(""))
 
 
 # ---- into PostGIS ----------------------------------------------------------------------------------------------------
@@ -228,6 +231,8 @@ def fill_dataset(
     Raises `ParameterError` if the dataset is there already, or is not, or is in another reference system; `DataError`
     if a file of the network is not one.
     """
+    if options.like is not None:
+        return _fill_like(connection, dataset, options, progress)
     tally = _Tally()
     network, mode = read_network(options), options.mode
     described = {option.name: getattr(options, option.name) for option in list_fields(OfDataset)}
@@ -384,7 +389,7 @@ def _name_categories(places: _places.Places) -> pa.Array:
 
 
 def write_files(
-    directory: Path, plan: Plan, *, replace: bool = False, progress: Progress = report_nothing
+    directory: Path, plan: Plan, source: Source = None, *, replace: bool = False, progress: Progress = report_nothing
 ) -> SynthReport:
     """Generate ``trajectories.csv`` (subject, time, lon, lat) and ``requests.csv`` (subject, time, poi).
 
@@ -395,11 +400,15 @@ def write_files(
     ----------
     directory : Path
         Made if it is not there.
+    source : Connection, optional
+        To the database of the release that people are to be like.
     replace : bool
         Replace files of these names, when both are complete.
 
     Raises `ParameterError` if there is such a file already and it is not to be replaced.
     """
+    if plan.like is not None:
+        return _write_like(directory, _like.read_drawing(plan.like, source), plan.seed, replace, progress)
     headers = {"trajectories": ",".join(CSV_COLUMNS.values()), "requests": "subject,time,poi"}
     if plan.quasi_identifiers is not None:
         headers["quasi-identifiers"] = "subject,time"
@@ -408,12 +417,7 @@ def write_files(
     if plan.stations:
         headers["stations"] = "x,y"
     names = [directory / f"{name}.csv" for name in headers]
-    taken = next((name for name in names if name.exists()), None)
-    if taken is not None and not replace:
-        raise ParameterError(
-            f"Files are overwritten only with --replace. There is a {taken} already. Choose another --csv, or give "
-            f"--replace."
-        )
+    _demand_free(names, replace)
     tally = _Tally()
     network = read_network(plan)
     if not _utm.is_zone(network.srid):
@@ -437,6 +441,15 @@ def write_files(
     places = scenario.places
     counts = {"pois": len(places.pois), "stations": len(places.stations)}
     return tally.report(scenario, dataset=None, files=tuple(map(str, names)), **counts)
+
+
+def _demand_free(files: list[Path], replace: bool) -> None:
+    taken = next((file for file in files if file.exists()), None)
+    if taken is not None and not replace:
+        raise ParameterError(
+            f"Files are overwritten only with --replace. There is a {taken} already. Choose another --csv, or give "
+            f"--replace."
+        )
 
 
 @contextmanager
@@ -506,6 +519,45 @@ def _append_all(files: Mapping[str, IO[bytes]], tables: Mapping[str, pa.Table]) 
 
 def _append_csv(file: Any, table: pa.Table) -> None:
     pacsv.write_csv(table, file, pacsv.WriteOptions(include_header=False, quoting_style="none"))
+
+
+# ---- like a release --------------------------------------------------------------------------------------------------
+
+
+def _write_like(directory: Path, drawing: _like.Drawing, seed: int, replace: bool, progress: Progress) -> SynthReport:
+    """Write fixes of people like those of a release into a file that is named after it."""
+    began, fixes = time.perf_counter(), 0
+    name = directory / f"{drawing.mark.replace(',', '').replace(' ', '-')}.csv"
+    _demand_free([name], replace)
+    with _open_replacements([name]) as (file,):
+        file.write(f"{','.join(CSV_COLUMNS.values())}\n".encode())
+        for person, t, at in drawing.draw_fixes(seed, BATCH_FIXES):
+            columns = [_name_subjects(person, "person_", 6), _format_iso(t), *np.round(at, 7).T]
+            _append_csv(file, pa.table(columns, [*CSV_COLUMNS.values()]))
+            fixes += len(t)
+            progress("drawing fixes", fixes, None)
+    return SynthReport(
+        dataset=None, files=(str(name),), network=drawing.mark, nodes=0, edges=0, left_out=0,
+        srid=drawing.about["srid"], seed=seed, trajectories=int(drawing.people[-1]), fixes=fixes, requests=0,
+        timings={"total_s": time.perf_counter() - began}, peak_rss_mb=memory.measure_peak_mb(),
+    )  # fmt: skip
+
+
+def _fill_like(connection: Connection, dataset: str, options: Generating, progress: Progress) -> SynthReport:
+    """Load people like those of a release into a new dataset, in a population of its own whose name says so."""
+    if options.mode != "create" or options.population is not None:
+        raise ParameterError(
+            "People like those of a release must go into a new dataset, which is a population by itself. Got --append, "
+            "--replace or --population. Leave it out."
+        )
+    drawing = _like.read_drawing(str(options.like), connection)
+    given: Any = {option.name: getattr(options, option.name) for option in list_fields(OfDataset)}
+    given |= {"dataset": dataset, "population": f"{dataset}, {drawing.mark}", "srid": drawing.about["srid"]}
+    with tempfile.TemporaryDirectory() as folder, connection.transaction():
+        made = _write_like(Path(folder), drawing, options.seed, False, progress)
+        asked = LoadingTrajectories(x="lon", y="lat", allow_future=True, **given)
+        load.load_trajectories(connection, list(made.files), asked, progress)
+    return replace(made, dataset=dataset, files=())
 
 
 def write_demo(directory: Path, seed: int = 1) -> tuple[Path, Path]:

@@ -6,6 +6,29 @@ branch_labels = None
 depends_on = None
 
 SCRIPT = """
+-- What the functions for analysts call, which lay among them.
+DO $$
+DECLARE
+    inner_one regprocedure;
+BEGIN
+    FOR inner_one IN
+        SELECT oid FROM pg_proc WHERE pronamespace = 'published'::regnamespace AND proname = ANY ('{
+            about_rows, checked_area, covered_share, demand_rows, first_from, fitted_area, fitted_line, fitted_region,
+            fitted_span, in_slots, in_system, known_system, phase_of, projected, refuse_projection, spoken_s,
+            surroundings}')
+    LOOP
+        EXECUTE format('ALTER FUNCTION %s SET SCHEMA published_inner', inner_one);
+    END LOOP;
+    FOR inner_one IN  -- which have other arguments or answers now
+        SELECT oid FROM pg_proc WHERE pronamespace = 'published'::regnamespace
+            AND proname = ANY ('{
+            count_inside, count_inside_of, crossings, density, density_of, dwell, dwell_of, fitted_zones, flows,
+            flows_of}')
+    LOOP
+        EXECUTE format('DROP FUNCTION %s', inner_one);
+    END LOOP;
+END
+$$;
 DROP FUNCTION IF EXISTS
     dbanon.import_trajectories(
         regclass, text, text, text, text, text, text, integer, double precision, integer, text, double precision, text,
@@ -30,6 +53,15 @@ ALTER TABLE dbanon.region DROP CONSTRAINT region_crowd_check,
     ADD CONSTRAINT region_crowd_check CHECK (subjects >= 1 AND crowd >= 1);
 ALTER TABLE dbanon.release ADD COLUMN guest_presence double precision NOT NULL DEFAULT 0;
 ALTER TABLE dbanon.grouping ADD COLUMN members integer CHECK (members > 0 AND members < cardinality(people));
+-- Intensities of square cells, as sums over all cells below and to the left of each corner, row by row. Edges are
+-- multiples of cell_m.
+CREATE TYPE published_inner.surface AS (
+    cell_m double precision, left_column integer, bottom_row integer, columns integer, rows integer,
+    speed_mps double precision, sums integer[]);
+ALTER TABLE dbanon.verification ADD COLUMN surface published_inner.surface;
+ALTER TABLE dbanon.release ADD COLUMN verification_id bigint REFERENCES dbanon.verification ON DELETE RESTRICT,
+    ADD COLUMN people bigint CHECK (people >= 0),
+    ADD COLUMN interval_factor double precision CHECK (interval_factor IN (0.7, 1, 1.5, 2, 3, 6));
 DROP INDEX dbanon.quarantine_load_idx;
 CREATE INDEX quarantine_load_idx ON dbanon.quarantine (load_id, at);
 UPDATE dbanon.job SET load = load - 'time' || jsonb_build_object('time_column', load -> 'time') WHERE load ? 'time';

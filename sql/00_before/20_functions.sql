@@ -5,7 +5,7 @@
 CREATE OR REPLACE FUNCTION pg_temp.list_owners() RETURNS TABLE (kind text, name text, owner name, trusted boolean, follows boolean)
 LANGUAGE sql STABLE AS $$
     WITH ours AS (
-        SELECT nsp.oid, nsp.nspname, nsp.nspowner, nsp.nspacl FROM pg_namespace nsp WHERE nsp.nspname IN ('dbanon', 'dbanon_internal', 'published')
+        SELECT nsp.oid, nsp.nspname, nsp.nspowner, nsp.nspacl FROM pg_namespace nsp WHERE nsp.nspname IN ('dbanon', 'dbanon_internal', 'published', 'published_inner')
     ), thing (classid, objid, owner) AS (
         SELECT 'pg_namespace'::regclass, ours.oid, ours.nspowner FROM ours
         UNION ALL SELECT 'pg_class'::regclass, cla.oid, cla.relowner FROM pg_class cla JOIN ours ON ours.oid = cla.relnamespace
@@ -196,7 +196,7 @@ BEGIN
             SELECT string_agg(DISTINCT format('%s (process %s)', s.usename, s.pid), ', ')
             FROM pg_locks l JOIN pg_stat_activity s ON s.pid = l.pid JOIN pg_class c ON c.oid = l.relation
             JOIN pg_namespace n ON n.oid = c.relnamespace
-            WHERE n.nspname IN ('dbanon', 'dbanon_internal', 'published') AND l.pid <> pg_backend_pid()
+            WHERE n.nspname IN ('dbanon', 'dbanon_internal', 'published', 'published_inner') AND l.pid <> pg_backend_pid()
         ), 'a session that has ended')
         USING ERRCODE = 'DA023', HINT = 'End that transaction and run it again.';
 END

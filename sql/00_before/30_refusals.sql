@@ -54,16 +54,16 @@ DECLARE
     schemas text;
 BEGIN
     FOR strange IN SELECT * FROM pg_temp.list_owners() own WHERE NOT own.trusted LIMIT 1 LOOP
-        RAISE EXCEPTION 'The schemas dbanon, dbanon_internal, published must be dbanon''s own: functions of others there would run with the rights '
+        RAISE EXCEPTION 'The schemas dbanon, dbanon_internal, published, published_inner must be dbanon''s own: functions of others there would run with the rights '
             'of the login that upgrades. Got % % of %. Nothing was changed.', strange.kind, strange.name, strange.owner
             USING ERRCODE = 'DA023', HINT = 'Remove it.';
     END LOOP;
-    SELECT string_agg(nsp.nspname, ', ') INTO schemas FROM pg_namespace nsp WHERE nsp.nspname IN ('dbanon', 'dbanon_internal', 'published');
+    SELECT string_agg(nsp.nspname, ', ') INTO schemas FROM pg_namespace nsp WHERE nsp.nspname IN ('dbanon', 'dbanon_internal', 'published', 'published_inner');
     IF schemas IS NOT NULL AND NOT EXISTS (
         SELECT FROM pg_class cla WHERE cla.relnamespace = to_regnamespace('dbanon') AND cla.relkind = 'r'
             AND cla.relname IN ('installation', 'alembic_version')
     ) THEN
-        RAISE EXCEPTION 'The schemas dbanon, dbanon_internal, published must be dbanon''s own. Schema % is in this database already and was made '
+        RAISE EXCEPTION 'The schemas dbanon, dbanon_internal, published, published_inner must be dbanon''s own. Schema % is in this database already and was made '
             'by another program. Nothing was changed.', schemas
             USING ERRCODE = 'DA023', HINT = 'Rename it, or give dbanon another database.';
     END IF;
@@ -89,8 +89,8 @@ BEGIN
     THEN
         RAISE EXCEPTION 'Schema dbanon must have a revision or no tables. It has tables and none, as after a restore of a dump without data, or one '
             'that was cut short. Nothing was changed.'
-            USING ERRCODE = 'DA022', HINT = 'Restore a whole dump into an empty database, or run `DROP SCHEMA published, dbanon_internal, '
-                                            'dbanon CASCADE` if nothing in them is needed, and run it again.';
+            USING ERRCODE = 'DA022', HINT = 'Restore a whole dump into an empty database, or run `DROP SCHEMA IF EXISTS published, published_inner, '
+                                            'dbanon_internal, dbanon CASCADE` if nothing in them is needed, and run it again.';
     ELSIF revision > '@head@' THEN
         RAISE EXCEPTION 'Schema dbanon is at revision % and this program knows those up to @head@.', revision
             USING ERRCODE = 'DA022', HINT = 'Install a newer dbanon.';
@@ -160,7 +160,8 @@ BEGIN
             USING ERRCODE = 'DA023', HINT = CASE WHEN others IS NULL THEN 'Run `dbanon db upgrade`, or this script, as such a login.'
                 ELSE 'Choose other names with --role-prefix NAME: members of @admin@ read and change all that is in the other database.' END;
     ELSIF NOT has_database_privilege(current_database(), 'CREATE')
-        AND num_nulls(to_regnamespace('dbanon'), to_regnamespace('dbanon_internal'), to_regnamespace('published')) > 0
+        AND num_nulls(to_regnamespace('dbanon'), to_regnamespace('dbanon_internal'), to_regnamespace('published'),
+            to_regnamespace('published_inner')) > 0
     THEN
         RAISE EXCEPTION 'The login that upgrades must be allowed to create schemas in database %. % is not, and nothing was changed.',
             current_database(), me.rolname

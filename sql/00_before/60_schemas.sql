@@ -41,7 +41,7 @@ BEGIN
     END LOOP;
 
     -- Of a database upgraded before, one may be missing: a dump of some schemas, or an older program.
-    FOREACH statement IN ARRAY ARRAY['dbanon', 'dbanon_internal', 'published'] LOOP
+    FOREACH statement IN ARRAY ARRAY['dbanon', 'dbanon_internal', 'published', 'published_inner'] LOOP
         IF to_regnamespace(statement) IS NULL THEN
             EXECUTE format('CREATE SCHEMA %I AUTHORIZATION @admin@', statement);
         END IF;
@@ -68,7 +68,7 @@ BEGIN
     -- Where the rows of helpers stand now: 86_removed drops those that no later statement of this text writes.
     PERFORM set_config('dbanon.former_helpers', coalesce((
         SELECT string_agg(pro.oid || ' ' || pro.ctid::text, ';')
-        FROM pg_proc pro WHERE pro.pronamespace = 'dbanon_internal'::regnamespace), ''), true);
+        FROM pg_proc pro WHERE pro.pronamespace IN ('dbanon_internal'::regnamespace, 'published_inner'::regnamespace)), ''), true);
 END
 $$;
 

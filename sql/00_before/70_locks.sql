@@ -10,7 +10,7 @@ BEGIN
                       ELSE 'LOCK TABLE ONLY %I.%I IN SHARE ROW EXCLUSIVE MODE' END, nsp.nspname, cla.relname)
         FROM pg_class cla JOIN pg_namespace nsp ON nsp.oid = cla.relnamespace
         WHERE nsp.nspname = 'dbanon' AND cla.relkind IN ('r', 'v') AND cla.relname !~ '_[0-9]'
-            OR nsp.nspname = 'published' AND cla.relname IN ('releases', 'parts', 'columns', 'left_out', 'atoms')
+            OR nsp.nspname = 'published' AND cla.relname IN ('releases', 'parts', 'columns', 'left_out', 'surfaces', 'atoms')
         ORDER BY cla.relkind, cla.oid
     LOOP
         EXECUTE statement;

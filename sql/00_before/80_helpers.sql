@@ -8,7 +8,7 @@ BEGIN
     LOOP
         SELECT string_agg(pro.oid::regprocedure::text, ', ') INTO unused
             FROM pg_proc pro
-            WHERE pro.pronamespace = 'dbanon_internal'::regnamespace AND pro.prokind = 'f'
+            WHERE pro.pronamespace IN ('dbanon_internal'::regnamespace, 'published_inner'::regnamespace) AND pro.prokind = 'f'
                 AND NOT EXISTS (SELECT FROM pg_depend dep WHERE dep.refclassid = 'pg_proc'::regclass AND dep.refobjid = pro.oid)
                 AND NOT EXISTS (SELECT FROM pg_depend dep WHERE dep.classid = 'pg_proc'::regclass AND dep.objid = pro.oid AND dep.deptype = 'e');
         EXIT WHEN unused IS NULL;

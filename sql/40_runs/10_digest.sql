@@ -105,3 +105,8 @@ COMMENT ON FUNCTION dbanon_internal.compute_run_digest IS
 revision now, every region, period, record, member, hiding set and atom, and the name of the subject that each member is in
 that dataset, if it is there: equal digests mean that nothing the verdict rests on has changed, nor the people the rows are
 about; content: as compute_content_digest gives it, of who has it, else it is made here.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.add_surface(digest bytea, surface published_inner.surface) RETURNS bytea
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
+RETURN CASE WHEN surface IS NULL THEN digest ELSE sha256(digest || record_send(surface)) END;
+COMMENT ON FUNCTION dbanon_internal.add_surface IS 'The digest of a run with that of the surface that was made of its rows.';

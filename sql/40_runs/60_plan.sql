@@ -68,36 +68,69 @@ COMMENT ON FUNCTION dbanon_internal.find_lacking_history IS
 'Where data begin less than max_gap_s before the first instant of a run: that instant, how much came before it, and the start from which nobody is
 absent for want of earlier positions; NULL where enough came before, or positions are not carried on.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.estimate_from_earlier(
-    method text, algorithm text, k jsonb, dataset_id bigint, fixes bigint) RETURNS TABLE (
+CREATE OR REPLACE FUNCTION dbanon_internal.measure_needs(run_id bigint) RETURNS jsonb
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
+    SELECT jsonb_build_object('fixes', (SELECT dat.fixes FROM dbanon_internal.measure_data(run.dataset_id) dat), 'rows', run.rows,
+        'seconds', (run.timings -> 'total_s')::numeric - coalesce((run.timings -> 'compile_s')::numeric, 0), 'memory_mb', run.peak_rss_mb,
+        -- A release has a row, of which all but the region takes as much everywhere, in a table with indexes of its own.
+        'disk_mb', round((coalesce(rec.bytes, 0) + coalesce(reg.bytes, 0) + coalesce(mem.bytes, 0) + coalesce(hid.bytes, 0) + run.rows * (240 + coalesce(reg.mean, 0))) / 1048576, 3))
+    FROM ONLY dbanon.run run
+    CROSS JOIN LATERAL (SELECT sum(pg_column_size(rec)) AS bytes FROM ONLY dbanon.record rec WHERE rec.run_id = run.run_id) rec
+    CROSS JOIN LATERAL (SELECT sum(pg_column_size(reg)) AS bytes, avg(pg_column_size(reg.region)) AS mean
+                        FROM ONLY dbanon.region reg WHERE reg.run_id = run.run_id) reg
+    CROSS JOIN LATERAL (SELECT sum(pg_column_size(mem) + 40) AS bytes FROM ONLY dbanon.membership mem WHERE mem.run_id = run.run_id) mem
+    CROSS JOIN LATERAL (SELECT sum(pg_column_size(hid) + 40) AS bytes FROM ONLY dbanon.hiding hid WHERE hid.run_id = run.run_id) hid
+    WHERE run.run_id = measure_needs.run_id
+$$;
+COMMENT ON FUNCTION dbanon_internal.measure_needs IS
+'What a verified run took: the fixes of its dataset, rows, seconds without compilation, memory of the program, and about how large its rows and those of a
+release of it are on disk.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.estimate_needs(
+    dataset_id bigint, method text, algorithm text, params jsonb, fixes bigint) RETURNS TABLE (
     item text, value numeric, exact boolean, note text)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
-    WITH earlier AS MATERIALIZED (
-        SELECT run.*, dat.name AS dataset, CASE run.dataset_id WHEN estimate_from_earlier.dataset_id THEN 1
-            ELSE estimate_from_earlier.fixes
-                 / nullif((SELECT size.fixes FROM dbanon_internal.measure_data(run.dataset_id) size), 0)::numeric END AS scale
-        FROM ONLY dbanon.run run JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id AND dat.dropped_at IS NULL
-        WHERE run.method = estimate_from_earlier.method AND run.algorithm = estimate_from_earlier.algorithm
+    -- Those with these parameters first, and of these the latest: a verified run, or small runs of dbanon plan.
+    WITH measured AS (
+        SELECT run.params, format('by run %s', run.run_id) AS source, run.finished_at AS at, run.metrics || jsonb_build_object('rows', run.rows,
+            'seconds', (run.timings -> 'total_s')::numeric - coalesce((run.timings -> 'compile_s')::numeric, 0), 'memory_mb', run.peak_rss_mb) AS needs
+        FROM ONLY dbanon.run run
+        WHERE run.dataset_id = estimate_needs.dataset_id AND run.method = estimate_needs.method AND run.algorithm = estimate_needs.algorithm
             AND run.status = 'verified' AND run.timings ? 'total_s'
-        ORDER BY run.dataset_id = estimate_from_earlier.dataset_id DESC, coalesce(run.params -> 'k' = estimate_from_earlier.k, false) DESC,
-            run.run_id DESC
-        LIMIT 1
+        UNION ALL
+        SELECT eva.params, format('by %s on %s', coalesce(dbanon_internal.format_quantity(eva.sample, 'person', 'people'), 'all people'),
+            to_char(eva.evaluated_at, 'YYYY-MM-DD HH24:MI')), eva.evaluated_at,
+            eva.run_figures -> 'needs'
+        FROM ONLY dbanon.evaluation eva
+        WHERE eva.dataset_id = estimate_needs.dataset_id AND eva.method = estimate_needs.method AND eva.algorithm = estimate_needs.algorithm
+            AND eva.run_figures ? 'needs'
+    ), nearest AS (
+        SELECT mea.source, mea.needs, mea.params -> 'k' AS k, coalesce((mea.needs -> 'fixes')::numeric, estimate_needs.fixes) AS fixes
+        FROM measured mea
+        ORDER BY mea.params = estimate_needs.params DESC, coalesce(mea.params -> 'k' = estimate_needs.params -> 'k', false) DESC, mea.at DESC LIMIT 1
     )
-    SELECT fig.item, round(fig.value, fig.digits), false,
-        format('by run %s of %s with k = %s', earlier.run_id, earlier.dataset, coalesce(earlier.params ->> 'k', '?'))
-        || CASE WHEN earlier.scale <> 1 THEN format(', scaled by %s for the number of fixes', trim_scale(round(earlier.scale, 3))) ELSE '' END
-    FROM earlier
-    CROSS JOIN LATERAL (VALUES
-        ('rows', earlier.rows * earlier.scale, 0),
-        ('seconds', ((earlier.timings ->> 'total_s')::numeric - coalesce((earlier.timings ->> 'compile_s')::numeric, 0)) * earlier.scale, 2),
-        ('memory_mb', earlier.peak_rss_mb::numeric * greatest(earlier.scale, 1), 0),
-        ('longer_side_50_m', (earlier.metrics ->> 'longer_side_50_m')::numeric, 1),
-        ('longer_side_90_m', (earlier.metrics ->> 'longer_side_90_m')::numeric, 1)) fig (item, value, digits)
+    SELECT fig.item, round(greatest(fig.value, 0), fig.digits), false, format('%s with k = %s', nea.source, coalesce(nea.k::text, '?'))
+    FROM nearest nea CROSS JOIN LATERAL (VALUES
+        ('rows', (nea.needs -> 'rows')::numeric * estimate_needs.fixes / greatest(nea.fixes, 1), 0),
+        ('seconds', (nea.needs -> 'seconds')::numeric + coalesce((nea.needs -> 'seconds_each')::numeric * (estimate_needs.fixes - nea.fixes), 0), 2),
+        ('memory_mb', (nea.needs -> 'memory_mb')::numeric + coalesce((nea.needs -> 'mb_each')::numeric * (estimate_needs.fixes - nea.fixes), 0), 0),
+        ('disk_mb', (nea.needs -> 'disk_mb')::numeric * estimate_needs.fixes / greatest(nea.fixes, 1), 1),
+        ('longer_side_50_m', (nea.needs -> 'longer_side_50_m')::numeric, 1),
+        ('longer_side_90_m', (nea.needs -> 'longer_side_90_m')::numeric, 1)) fig (item, value, digits)
     WHERE fig.value IS NOT NULL
 $$;
-COMMENT ON FUNCTION dbanon_internal.estimate_from_earlier IS
-'What a verified run of this method and algorithm came to, scaled by fixes: the latest on this dataset, of the same k if there is one,
-else the latest on another.';
+COMMENT ON FUNCTION dbanon_internal.estimate_needs IS
+'What a run would take on the machine of an earlier one, or of small runs that dbanon plan made: seconds without compilation, memory of the program, rows,
+and disk of the run and a release of it.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.estimate_room(run_id bigint) RETURNS jsonb
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
+    -- Two coordinates and what belongs to them, which no method can do without.
+    SELECT jsonb_build_object('memory', size.fixes * 18 / 1048576.0, 'disk', (
+        SELECT nee.value FROM dbanon_internal.estimate_needs(run.dataset_id, run.method, run.algorithm, run.params, size.fixes) nee WHERE nee.item = 'disk_mb'))
+    FROM ONLY dbanon.run run CROSS JOIN LATERAL dbanon_internal.measure_data(run.dataset_id) size WHERE run.run_id = estimate_room.run_id
+$$;
+COMMENT ON FUNCTION dbanon_internal.estimate_room IS 'How much memory a run takes at least, and about how much disk, if that was measured, in MB.';
 
 CREATE OR REPLACE FUNCTION dbanon.plan_run(
     dataset text, method text, params jsonb DEFAULT '{}', algorithm text DEFAULT NULL, allow_no_requests boolean DEFAULT false)
@@ -144,10 +177,9 @@ BEGIN
         RETURN QUERY VALUES ('people_published'::text, conflict.people::numeric, false,
             array_to_string(conflict.releases[:10], ', '));
     END IF;
-    RETURN QUERY SELECT ear.* FROM dbanon_internal.estimate_from_earlier(family.name, chosen, checked -> 'k', about.dataset_id, data.fixes) ear;
+    RETURN QUERY SELECT nee.* FROM dbanon_internal.estimate_needs(about.dataset_id, family.name, chosen, checked, data.fixes) nee;
     IF NOT FOUND THEN
-        RETURN QUERY VALUES ('earlier_runs'::text, 0::numeric, true,
-            'no verified run of this method and algorithm to estimate from'::text);
+        RETURN QUERY VALUES ('earlier_runs'::text, 0::numeric, true, 'seconds, memory and disk are not measured'::text);
     END IF;
     IF checked ? 'new_atoms' THEN
         stored := (SELECT count(DISTINCT atom.atom) FROM dbanon_internal.find_stored_atoms(about.dataset_id,

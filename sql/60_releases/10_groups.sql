@@ -47,6 +47,40 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.find_row_meaning IS
 'What the rows of a run say, as functions for analysts need it: when they hold, how far instants are apart, and where records end.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.count_people(run_id bigint) RETURNS bigint
+LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp SET work_mem = '128MB'
+BEGIN ATOMIC
+    -- Rounded up, so that it does not say how many were left out.
+    SELECT (ceil(people.number / people.unit) * people.unit)::bigint
+    FROM (SELECT sub.number, greatest(10 ^ greatest(floor(log(greatest(sub.number, 1))) - 1, 0), (run.params ->> 'k')::numeric) AS unit
+          FROM ONLY dbanon.run run CROSS JOIN (
+              SELECT count(DISTINCT tra.subject)::numeric AS number
+              FROM (SELECT DISTINCT mem.trajectory_id FROM ONLY dbanon.membership mem WHERE mem.run_id = count_people.run_id) own
+              JOIN ONLY dbanon.trajectory tra ON tra.trajectory_id = own.trajectory_id) sub
+          WHERE run.run_id = count_people.run_id) people;
+END;
+COMMENT ON FUNCTION dbanon_internal.count_people IS 'How many people a run publishes, rounded up to two digits and to a multiple of k.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.find_interval_factor(run_id bigint) RETURNS double precision
+LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
+BEGIN ATOMIC
+    SELECT coalesce(
+        (SELECT (fig.figure ->> 'value')::double precision FROM ONLY dbanon.evaluation eva CROSS JOIN LATERAL jsonb_array_elements(eva.figures) fig (figure)
+         WHERE eva.run_id = run.run_id AND eva.against = 'published' AND fig.figure ->> 'name' = 'interval_factor'
+         ORDER BY eva.evaluation_id DESC LIMIT 1),
+        (met.traits ->> 'interval_factor')::double precision)
+    FROM ONLY dbanon.run run JOIN ONLY dbanon.method met ON met.name = run.method WHERE run.run_id = find_interval_factor.run_id;
+END;
+COMMENT ON FUNCTION dbanon_internal.find_interval_factor IS
+'By how much intervals of answers are widened: what the last evaluation of a run found, or what its method has.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.find_last_verification(run_id bigint) RETURNS bigint
+LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
+BEGIN ATOMIC
+    SELECT max(ver.verification_id) FROM ONLY dbanon.verification ver WHERE ver.run_id = find_last_verification.run_id;
+END;
+COMMENT ON FUNCTION dbanon_internal.find_last_verification IS 'The number of the last attack on a run, NULL if there was none.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.compute_guest_presence(run_id bigint) RETURNS double precision
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- Of fewer than k people, the exact share would tell of each.

@@ -5,9 +5,9 @@ LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_
 BEGIN
     -- quote_ident leaves alone exactly the names that need no quotes: it knows the reserved words.
     IF name IS NULL OR name COLLATE "C" !~ '^[a-z][a-z0-9_]{0,49}$' OR quote_ident(name) <> name
-        OR name IN ('releases', 'parts', 'columns', 'left_out', 'atoms') THEN
+        OR name IN ('releases', 'parts', 'columns', 'left_out', 'surfaces', 'atoms') THEN
         RAISE EXCEPTION 'The name of a release must be lower-case letters, digits and underscores, start with a letter, '
-                        'have at most 50 characters and be no SQL keyword, nor releases, parts, columns, left_out or atoms. Got % instead.',
+                        'have at most 50 characters and be no SQL keyword, nor releases, parts, columns, left_out, surfaces or atoms. Got % instead.',
                 coalesce(dbanon_internal.quote_text(name), 'NULL')
             USING ERRCODE = 'DA002', DETAIL = format('It has %s.', dbanon_internal.format_quantity(coalesce(length(name), 0), 'character')),
                   HINT = 'Choose a name such as taxi_k5.';
@@ -66,7 +66,7 @@ BEGIN
     END IF;
     -- The verdict is on rows with a certain digest; any change of them since, by any login, shows here.
     content := dbanon_internal.compute_content_digest(run.run_id);
-    digest := dbanon_internal.compute_run_digest(run.run_id, content);
+    digest := dbanon_internal.add_surface(dbanon_internal.compute_run_digest(run.run_id, content), verdict.surface);
     IF digest IS DISTINCT FROM verdict.digest THEN
         RAISE EXCEPTION 'A run must be published as it was verified. Rows of run % or of its dataset changed since its verification.',
                 run.run_id
@@ -131,7 +131,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.list_release_columns IS 'The method''s own columns of a release, as SQL.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.copy_release(
-    run_id bigint, release_id bigint, prefix integer, bounds tstzrange, OUT rows bigint, OUT longest_s double precision)
+    run_id bigint, release_id bigint, name text, prefix integer, bounds tstzrange, OUT rows bigint, OUT longest_s double precision)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp SET work_mem = '128MB'
 -- Rows are published right after they were written, before any statistics know of them: the planner takes a run for one row.
 SET enable_nestloop = off
@@ -141,6 +141,9 @@ DECLARE
     target text := format('dbanon.release_%s', release_id);
     region_type text;
     region_value text := 'reg.region';
+    -- A view that is there keeps its columns: those of earlier versions have the range of both times, too.
+    period CONSTANT text := (SELECT att.attname FROM pg_attribute att
+                             WHERE att.attrelid = to_regclass(format('published.%I', copy_release.name)) AND att.attname = 'period');
     method text;
     srid integer;
     definitions text;
@@ -158,14 +161,14 @@ BEGIN
         INTO definitions, own
         FROM dbanon_internal.list_release_columns(method) col;
     EXECUTE format('CREATE TABLE %s (cloak_id bigint NOT NULL, record_id bigint NOT NULL, seq integer NOT NULL, '
-        'period tstzrange NOT NULL, region @postgis@.geometry(%s, %s) NOT NULL, crowd integer NOT NULL, subjects integer NOT NULL, '
+        '%sregion @postgis@.geometry(%s, %s) NOT NULL, crowd integer NOT NULL, subjects integer NOT NULL, '
         'valid_from timestamptz NOT NULL, valid_to timestamptz NOT NULL%s)',
-        target, region_type, srid, definitions);
+        target, period || ' tstzrange NOT NULL, ', region_type, srid, definitions);
     -- Default privileges of the database may have given rights on it; readers come through the view.
     EXECUTE format('REVOKE ALL ON TABLE %s FROM PUBLIC', target);
     -- gen_random_uuid draws from the operating system's cryptographic source: the numbers reveal nothing of the run's own.
     -- The rows of dbanon.cloak, from its tables: numbered before they meet their regions, records need no further join.
-    EXECUTE format('INSERT INTO %s SELECT num.rows_before + ele.seq, num.record_id, ele.seq, per.period, %s, '
+    EXECUTE format('INSERT INTO %s SELECT num.rows_before + ele.seq, num.record_id, ele.seq, %s%s, '
         'reg.crowd, reg.subjects, lower(per.period), upper(per.period)%s '
         'FROM (SELECT shuffled.periods, shuffled.regions, $2 + row_number() OVER drawn AS record_id, '
                   '$2 + sum(cardinality(shuffled.periods)) OVER drawn - cardinality(shuffled.periods) AS rows_before '
@@ -175,7 +178,7 @@ BEGIN
         'CROSS JOIN LATERAL unnest(num.periods, num.regions) WITH ORDINALITY ele (period_no, region_no, seq) '
         'JOIN ONLY dbanon.period per ON per.run_id = $1 AND per.period_no = ele.period_no '
         'JOIN ONLY dbanon.region reg ON reg.run_id = $1 AND reg.region_no = ele.region_no '
-        'ORDER BY num.record_id, ele.seq', target, region_value, own) USING copy_release.run_id, base;
+        'ORDER BY num.record_id, ele.seq', target, 'per.' || period || ', ', region_value, own) USING copy_release.run_id, base;
     GET DIAGNOSTICS rows = ROW_COUNT;
     longest_s := dbanon_internal.finish_table(target, bounds);
 END
@@ -337,7 +340,7 @@ BEGIN
     new_release := nextval(pg_get_serial_sequence('dbanon.release', 'release_id'));
     -- Unless the release grows, all columns of part are null.
     SELECT par.* INTO part FROM dbanon_internal.prepare_part(publish.run_id, publish.name, publish.readers) par WHERE publish.grow;
-    copied := dbanon_internal.copy_release(publish.run_id, new_release, part.prefix, part.bounds);
+    copied := dbanon_internal.copy_release(publish.run_id, new_release, publish.name, part.prefix, part.bounds);
     PERFORM dbanon_internal.store_cells(publish.run_id, new_release);
     -- 4. Compare with earlier releases. One publication of a population after the other: what each is measured with stays all there is until it ends.
     PERFORM dbanon_internal.lock_population(run.dataset_id);
@@ -378,7 +381,7 @@ BEGIN
         END IF;
         INSERT INTO dbanon.release (release_id, name, run_id, digest, rows, overlap, overlap_reason, readers, left_out, span, reach, content,
                                     groups_sum, cells_sum, holds, step_s, window_s, day_zone, extent, pois_at, percent_left_out, series_id, bounds, prefix, places,
-                                    longest_s, guest_presence)
+                                    longest_s, guest_presence, people, verification_id, interval_factor)
             OVERRIDING SYSTEM VALUE
             VALUES (new_release, publish.name, publish.run_id, checked.digest, copied.rows, nullif(overlap, '{}'),
                     CASE WHEN allowed THEN publish.reason END, chosen,
@@ -390,7 +393,8 @@ BEGIN
                     dbanon_internal.compute_share_of_people(publish.run_id),
                     CASE WHEN publish.grow THEN dbanon_internal.join_series(publish.run_id, publish.name, part.bounds, chosen, new_release) END,
                     part.bounds, part.prefix, CASE WHEN publish.grow THEN dbanon_internal.compute_places_digest(publish.run_id) END,
-                    copied.longest_s, dbanon_internal.compute_guest_presence(publish.run_id));
+                    copied.longest_s, dbanon_internal.compute_guest_presence(publish.run_id), dbanon_internal.count_people(publish.run_id),
+                    dbanon_internal.find_last_verification(publish.run_id), dbanon_internal.find_interval_factor(publish.run_id));
         -- Last: from here to the end of the transaction analysts wait for the view.
         PERFORM dbanon_internal.show_release(new_release, publish.name, old_release, publish.end_readers);
     EXCEPTION WHEN duplicate_table OR duplicate_object OR unique_violation THEN  -- another session took the name meanwhile

@@ -238,7 +238,7 @@ BEGIN
     EXECUTE format('SELECT extract(epoch FROM max(valid_to - valid_from)), 8 * max(valid_to - valid_from) > max(valid_to) - min(valid_from) '
                    'AND 16 * avg(valid_to - valid_from) < max(valid_to) - min(valid_from) FROM %s', target) INTO longest_s, varies;
     IF varies THEN
-        EXECUTE format('CREATE INDEX ON %s USING gist (period) WITH (buffering = on)', target);
+        EXECUTE format('CREATE INDEX ON %s USING gist (tstzrange(valid_from, valid_to)) WITH (buffering = on)', target);
     END IF;
     FOR own IN SELECT att.attname FROM pg_attribute att
         WHERE att.attrelid = target::regclass AND att.atttypid = 'jsonb'::regtype AND att.attnum > 0 LOOP

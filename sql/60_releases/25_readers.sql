@@ -66,9 +66,9 @@ BEGIN
     END IF;
     EXECUTE format('GRANT SELECT ON TABLE published.%I TO @operator@', release.name);
     FOREACH reader IN ARRAY release.readers LOOP
-        EXECUTE format('GRANT SELECT ON TABLE published.%I, published.releases, published.parts, published.columns, published.left_out, published.atoms TO %I', release.name, reader);
-        EXECUTE format('GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA published TO %I', reader);
-        EXECUTE format('GRANT USAGE ON SCHEMA published TO %I', reader);
+        EXECUTE format('GRANT SELECT ON TABLE published.%I, published.releases, published.parts, published.columns, published.left_out, published.surfaces, published.atoms TO %I', release.name, reader);
+        EXECUTE format('GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA published, published_inner TO %I', reader);
+        EXECUTE format('GRANT USAGE ON SCHEMA published, published_inner TO %I', reader);
     END LOOP;
 END
 $$;
@@ -87,12 +87,12 @@ BEGIN
         WHERE cla.oid = to_regclass('published.releases') AND rol.rolname NOT IN ('@admin@', '@operator@', '@analyst@')
             AND NOT EXISTS (
                 SELECT FROM pg_class cla CROSS JOIN LATERAL aclexplode(cla.relacl) acl
-                WHERE cla.relnamespace = 'published'::regnamespace AND cla.relname NOT IN ('releases', 'parts', 'columns', 'left_out', 'atoms')
+                WHERE cla.relnamespace = 'published'::regnamespace AND cla.relname NOT IN ('releases', 'parts', 'columns', 'left_out', 'surfaces', 'atoms')
                     AND acl.grantee = rol.oid)
     LOOP
-        EXECUTE format('REVOKE ALL ON TABLE published.releases, published.parts, published.columns, published.left_out, published.atoms FROM %I CASCADE', reader);
-        EXECUTE format('REVOKE ALL ON ALL FUNCTIONS IN SCHEMA published FROM %I CASCADE', reader);
-        EXECUTE format('REVOKE USAGE ON SCHEMA published FROM %I CASCADE', reader);
+        EXECUTE format('REVOKE ALL ON TABLE published.releases, published.parts, published.columns, published.left_out, published.surfaces, published.atoms FROM %I CASCADE', reader);
+        EXECUTE format('REVOKE ALL ON ALL FUNCTIONS IN SCHEMA published, published_inner FROM %I CASCADE', reader);
+        EXECUTE format('REVOKE USAGE ON SCHEMA published, published_inner FROM %I CASCADE', reader);
     END LOOP;
 END
 $$;

@@ -162,15 +162,17 @@ BEGIN
         SELECT core.name, core.comment FROM (VALUES
             ('record_id', 'The record of this row: rows with the same number belong together. Numbered at random.'),
             ('seq', 'Place of the row within its record, from 1.'),
-            ('period', format('When: from the start, which is part of it, to the end, which is not. Times are on a grid of %s s from 1970 UTC or a '
-                'multiple, shown in the time zone of your session.', about.grid_s)),
             ('region', format('Where: somewhere in this area. Coordinates in metres of SRID %s, on a grid of %s m or a multiple.',
                               about.srid, about.grid_m)),
             ('crowd', 'How many different people this row hides among one another. With 1 that person is not hidden. Never add it up.'),
             ('subjects', 'How many people this row stands for. Add it up over the rows of one period to count people.'),
             ('cloak_id', 'Key of the row. Numbered at random.'),
-            ('valid_from', 'Start of period, which is part of it, with time zone.'),
-            ('valid_to', 'End of period, which is not part of it, with time zone.')) core (name, comment)
+            ('valid_from', format('When it begins, which is part of it. Times are on a grid of %s s from 1970 UTC or a multiple, shown in the time '
+                'zone of your session.', about.grid_s)),
+            ('valid_to', 'When it ends, which is not part of it. With its start as a range: tstzrange(valid_from, valid_to).'),
+            ('period', 'From valid_from to valid_to. Later releases lack it.')) core (name, comment)
+        WHERE core.name <> 'period' OR EXISTS (SELECT FROM pg_attribute att WHERE att.attname = 'period'
+                                                   AND att.attrelid = to_regclass(format('published.%I', about.name)))
         UNION ALL
         SELECT family.name, family.comment || about.pois FROM dbanon_internal.list_release_columns(about.method) family
     LOOP

@@ -44,7 +44,8 @@ BEGIN
         'promise', dbanon_internal.find_promise(method, run.algorithm), 'k', run.params -> 'k', 'adversary', method.adversary, 'rows_are', method.row_meaning,
         'holds', coalesce(release.holds, (SELECT mea.holds FROM dbanon_internal.find_row_meaning(run.run_id) mea)),
         'attack', jsonb_build_object('name', method.attack, 'passed', verdict.passed, 'figures', verdict.figures, 'outdated', verdict.outdated,
-            'changed', CASE WHEN release.release_id IS NULL AND NOT verdict.outdated THEN verdict.digest <> dbanon_internal.compute_run_digest(run.run_id) END,
+            'changed', CASE WHEN release.release_id IS NULL AND NOT verdict.outdated THEN
+                verdict.digest <> dbanon_internal.add_surface(dbanon_internal.compute_run_digest(run.run_id), verdict.surface) END,
             'clauses', (SELECT coalesce(jsonb_agg(
                             ele.value || coalesce(method.traits -> 'clauses' -> (ele.value ->> 'name'), '{}') ORDER BY ele.ordinality), '[]')
                         FROM jsonb_array_elements(verdict.clauses) WITH ORDINALITY ele),

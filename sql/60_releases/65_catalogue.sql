@@ -1,5 +1,5 @@
 -- What readers see of the releases they may read: published.releases, published.parts, published.columns,
--- published.left_out and published.atoms.
+-- published.left_out, published.surfaces and published.atoms.
 --
 -- The views read private tables with their owner's rights, so that readers need none there. has_table_privilege asks for the
 -- rights of who runs the query, not of the owner; and they are barriers, so that no function of a reader's is called for a row
@@ -56,7 +56,7 @@ SELECT shown.name, run.method, par.k,
     coalesce((SELECT nullif(alg.value ->> 'guarantee', '') FROM jsonb_array_elements(met.algorithms) alg WHERE alg.value ->> 'name' = run.algorithm),
              met.guarantee) AS promise,
     par.since, par.until, dat.srid, par.rows, rel.holds, rel.step_s, rel.window_s, rel.day_zone,
-    par.extent, par.parts, par.starts, par.ends, par.longest_s, par.guest_presence
+    par.extent, par.parts, par.starts, par.ends, par.longest_s, par.guest_presence, par.people, coalesce(par.interval_factor, (met.traits ->> 'interval_factor')::double precision) AS interval_factor
 FROM (
     -- A release of one run, or the last part of one that grows, whose other parts have the same columns here.
     SELECT rel.name, rel.release_id, NULL::bigint AS series_id FROM ONLY dbanon.release rel WHERE rel.withdrawn_at IS NULL AND rel.series_id IS NULL
@@ -81,7 +81,9 @@ CROSS JOIN LATERAL (
         coalesce(round((sum(rel.guest_presence * rel.rows) / sum(rel.rows) FILTER (WHERE rel.guest_presence > 0))::numeric, 1), 0)::double precision AS guest_presence,
         array_agg(lower(rel.span) ORDER BY lower(rel.span)) FILTER (WHERE rel.span IS NOT NULL) AS starts,
         array_agg(upper(rel.span) ORDER BY lower(rel.span)) FILTER (WHERE rel.span IS NOT NULL) AS ends,
-        CASE WHEN bool_and(rel.longest_s IS NOT NULL OR rel.span IS NULL) THEN max(rel.longest_s) END AS longest_s
+        CASE WHEN bool_and(rel.longest_s IS NOT NULL OR rel.span IS NULL) THEN max(rel.longest_s) END AS longest_s,
+        CASE WHEN bool_and(rel.people IS NOT NULL) THEN sum(rel.people) END::bigint AS people,
+        max(rel.interval_factor) AS interval_factor
     FROM ONLY dbanon.release rel JOIN ONLY dbanon.run run ON run.run_id = rel.run_id
     WHERE rel.withdrawn_at IS NULL
         AND CASE WHEN shown.series_id IS NULL THEN rel.release_id = shown.release_id ELSE rel.series_id = shown.series_id END) par
@@ -122,3 +124,13 @@ JOIN ONLY dbanon.published_atom a ON a.release_id = l.release_id
 -- Each part has atoms of its own: those of one are not those of another where places changed, and their numbers mean nothing there.
 CROSS JOIN LATERAL (SELECT coalesce(lower(l.span), lower(l.bounds)) AS since, coalesce(upper(l.span), upper(l.bounds)) AS until) p
 WHERE l.withdrawn_at IS NULL AND has_table_privilege(c.oid, 'SELECT');
+
+CREATE OR REPLACE VIEW published.surfaces WITH (security_barrier) AS
+SELECT rel.name, lower(rel.span) AS since, upper(rel.span) AS until, dat.srid, (ver.surface).cell_m, (ver.surface).left_column, (ver.surface).bottom_row,
+    (ver.surface).columns, (ver.surface).rows, (ver.surface).speed_mps, (ver.surface).sums
+FROM ONLY dbanon.release rel
+JOIN ONLY dbanon.verification ver ON ver.verification_id = rel.verification_id
+JOIN ONLY dbanon.run run ON run.run_id = rel.run_id
+JOIN ONLY dbanon.dataset dat ON dat.dataset_id = run.dataset_id
+JOIN pg_class cla ON cla.relname = rel.name AND cla.relnamespace = 'published'::regnamespace
+WHERE rel.withdrawn_at IS NULL AND ver.surface IS NOT NULL AND has_table_privilege(cla.oid, 'SELECT');

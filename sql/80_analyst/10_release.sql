@@ -1,13 +1,15 @@
 -- What all functions for analysts begin with: the release, the area and the time that are asked about.
 --
--- They run with the rights of their caller, who may read nothing but releases: so they, and the few helpers here, are in schema
--- published. Those whose names end with _of answer from any relation whose rows have the form of a release: dbanon asks a run with them.
+-- They run with the rights of their caller, who may read nothing but releases: so what they call is in schema published_inner, where
+-- analysts may call it, too. Those whose names end with _of answer from any relation whose rows have the form of a release: dbanon asks a
+-- run with them.
 -- What a release's rows say is recorded with it (published.releases: holds, step_s, window_s, extent), and no function
 -- asks for a method's name. Truth is what is published: aligned positions at instants, or the fixes that rows cover.
 --
 -- A person may have a record in each phase, which is a window or a day of a part: phase_of says in which one a row is, and records of one phase
 -- are of different people. So people are summed phase by phase: at least those of the greatest, at most those of all. A release of one run is
 -- one part. Every query names the least and the greatest valid_from that it asks for, so that no other parts are looked at.
+-- The planner knows nothing of tstzrange(valid_from, valid_to) and expects few rows of it: so conditions are of both columns where it would go astray.
 
 CREATE OR REPLACE FUNCTION published.about(release regclass) RETURNS published.releases
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
@@ -41,14 +43,14 @@ Returns: its row.
 Raises: DA001.
 Example: SELECT * FROM published.about(''published.taxi_k5'').';
 
-CREATE OR REPLACE FUNCTION published.about_rows(about published.releases, relation regclass) RETURNS published.releases
+CREATE OR REPLACE FUNCTION published_inner.about_rows(about published.releases, relation regclass) RETURNS published.releases
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 -- A run's rows are a temporary relation, which analysts can make, too, with other columns.
 RETURN CASE WHEN relation = to_regclass('pg_temp.asked_rows') AND has_schema_privilege('dbanon_internal', 'USAGE') THEN about
             ELSE published.about(relation) END;
-COMMENT ON FUNCTION published.about_rows IS 'What a run says of its rows, as given, or a release of its own, whatever is given. It refuses other relations.';
+COMMENT ON FUNCTION published_inner.about_rows IS 'What a run says of its rows, as given, or a release of its own, whatever is given. It refuses other relations.';
 
-CREATE OR REPLACE FUNCTION published.checked_area(area @postgis@.geometry) RETURNS @postgis@.geometry
+CREATE OR REPLACE FUNCTION published_inner.checked_area(area @postgis@.geometry) RETURNS @postgis@.geometry
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     fault CONSTANT text := CASE
@@ -67,9 +69,9 @@ BEGIN
     RETURN @postgis@.ST_Force2D(area);
 END
 $$;
-COMMENT ON FUNCTION published.checked_area IS 'The area itself, in two dimensions, where it can be asked about. It refuses others.';
+COMMENT ON FUNCTION published_inner.checked_area IS 'The area itself, in two dimensions, where it can be asked about. It refuses others.';
 
-CREATE OR REPLACE FUNCTION published.refuse_projection(srid integer) RETURNS void
+CREATE OR REPLACE FUNCTION published_inner.refuse_projection(srid integer) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RAISE EXCEPTION 'A coordinate system must be one of PostGIS''s spatial_ref_sys that can show where the release is. Got SRID %.', srid
@@ -77,26 +79,26 @@ BEGIN
               HINT = 'Ask in the system of the release (srid in published.releases), or in longitude and latitude (4326).';
 END
 $$;
-COMMENT ON FUNCTION published.refuse_projection IS 'Refuses a coordinate system that PostGIS does not know, or in which a release has no place.';
+COMMENT ON FUNCTION published_inner.refuse_projection IS 'Refuses a coordinate system that PostGIS does not know, or in which a release has no place.';
 
-CREATE OR REPLACE FUNCTION published.known_system(srid integer) RETURNS integer
+CREATE OR REPLACE FUNCTION published_inner.known_system(srid integer) RETURNS integer
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF NOT EXISTS (SELECT FROM @postgis@.spatial_ref_sys s WHERE s.srid = known_system.srid) THEN
-        PERFORM published.refuse_projection(known_system.srid);
+        PERFORM published_inner.refuse_projection(known_system.srid);
     END IF;
     RETURN srid;
 END
 $$;
-COMMENT ON FUNCTION published.known_system IS 'The SRID itself, where PostGIS knows it. It refuses others.';
+COMMENT ON FUNCTION published_inner.known_system IS 'The SRID itself, where PostGIS knows it. It refuses others.';
 
-CREATE OR REPLACE FUNCTION published.projected(shape @postgis@.geometry, step double precision, srid integer, asked_srid integer)
+CREATE OR REPLACE FUNCTION published_inner.projected(shape @postgis@.geometry, step double precision, srid integer, asked_srid integer)
 RETURNS @postgis@.geometry
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     right_one @postgis@.geometry := @postgis@.ST_MakeEnvelope(0, 0, 1, 1, 4326);
 BEGIN
-    RETURN @postgis@.ST_Transform(@postgis@.ST_Segmentize(shape, step), published.known_system(srid));
+    RETURN @postgis@.ST_Transform(@postgis@.ST_Segmentize(shape, step), published_inner.known_system(srid));
 EXCEPTION WHEN internal_error THEN  -- from PROJ
     -- It keeps an error's code, and the session's next transformation would report it although it is a right one.
     BEGIN
@@ -104,30 +106,30 @@ EXCEPTION WHEN internal_error THEN  -- from PROJ
     EXCEPTION WHEN internal_error THEN
         NULL;
     END;
-    PERFORM published.refuse_projection(asked_srid);
+    PERFORM published_inner.refuse_projection(asked_srid);
 END
 $$;
-COMMENT ON FUNCTION published.projected IS
+COMMENT ON FUNCTION published_inner.projected IS
 'A shape in another coordinate system, its edges followed at steps. Where it has no place there, it refuses the system that was asked for.';
 
-CREATE OR REPLACE FUNCTION published.surroundings(about published.releases, srid integer, OUT box @postgis@.geometry, OUT step double precision)
+CREATE OR REPLACE FUNCTION published_inner.surroundings(about published.releases, srid integer, OUT box @postgis@.geometry, OUT step double precision)
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     near CONSTANT double precision := 1000 + greatest(about.extent[3] - about.extent[1], about.extent[4] - about.extent[2]) / 10;
 BEGIN
-    box := @postgis@.ST_Envelope(published.projected(
+    box := @postgis@.ST_Envelope(published_inner.projected(
         @postgis@.ST_MakeEnvelope(about.extent[1] - near, about.extent[2] - near, about.extent[3] + near, about.extent[4] + near, about.srid),
         near / 10, srid, srid));
     step := greatest(@postgis@.ST_XMax(box) - @postgis@.ST_XMin(box), @postgis@.ST_YMax(box) - @postgis@.ST_YMin(box)) / 1000;
 END
 $$;
-COMMENT ON FUNCTION published.surroundings IS
+COMMENT ON FUNCTION published_inner.surroundings IS
 'A box around a release in another coordinate system, a tenth and a kilometre beyond it, and the length of steps that follow edges there.';
 
-CREATE OR REPLACE FUNCTION published.fitted_area(area @postgis@.geometry, about published.releases) RETURNS @postgis@.geometry
+CREATE OR REPLACE FUNCTION published_inner.fitted_area(area @postgis@.geometry, about published.releases) RETURNS @postgis@.geometry
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    checked CONSTANT @postgis@.geometry := published.checked_area(area);
+    checked CONSTANT @postgis@.geometry := published_inner.checked_area(area);
     around record;
 BEGIN
     IF @postgis@.ST_SRID(checked) = about.srid OR @postgis@.ST_IsEmpty(checked) OR about.extent IS NULL THEN
@@ -135,23 +137,26 @@ BEGIN
     END IF;
     -- An area of the whole world has no place in a local system: what is far from the release is cut off first, in the area's own
     -- system. Edges that are straight in one system are not in the other, so they are followed at short steps.
-    SELECT sur.box, sur.step INTO around FROM published.surroundings(about, @postgis@.ST_SRID(checked)) sur;
-    RETURN published.projected(@postgis@.ST_CollectionExtract(@postgis@.ST_Intersection(checked, around.box), 3), around.step, about.srid,
+    SELECT sur.box, sur.step INTO around FROM published_inner.surroundings(about, @postgis@.ST_SRID(checked)) sur;
+    RETURN published_inner.projected(@postgis@.ST_CollectionExtract(@postgis@.ST_Intersection(checked, around.box), 3), around.step, about.srid,
                                @postgis@.ST_SRID(checked));
 END
 $$;
-COMMENT ON FUNCTION published.fitted_area IS
+COMMENT ON FUNCTION published_inner.fitted_area IS
 'An area in the coordinate system of a release. For an area in another system it returns the part near the release.';
 
-CREATE OR REPLACE FUNCTION published.in_slots(about published.releases, span tstzrange) RETURNS tstzrange
+CREATE OR REPLACE FUNCTION published_inner.in_slots(about published.releases, span tstzrange) RETURNS tstzrange
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     whole CONSTANT tstzrange := span * tstzrange(about.since, about.until);
     first_slot numeric;
     last_slot numeric;
 BEGIN
-    IF isempty(whole) OR (about.step_s IS NULL AND about.holds = 'some time') THEN
-        RETURN whole;
+    IF isempty(whole) THEN RETURN whole; END IF;
+    IF about.step_s IS NULL AND about.holds = 'some time' THEN
+        -- Half-open, as rows are: there is no time between two microseconds.
+        RETURN tstzrange(lower(whole) + make_interval(secs => CASE WHEN lower_inc(whole) THEN 0 ELSE 1e-6 END),
+                         upper(whole) + make_interval(secs => CASE WHEN upper_inc(whole) THEN 1e-6 ELSE 0 END));
     END IF;
     IF about.step_s IS NULL THEN  -- a part is one slot
         RETURN (SELECT coalesce(tstzrange(min(part.since), max(part.until)), 'empty')
@@ -165,17 +170,17 @@ BEGIN
                      about.since + make_interval(secs => (last_slot * about.step_s)::double precision));
 END
 $$;
-COMMENT ON FUNCTION published.in_slots IS 'The part of a span between the first and the last time of a release, in whole slots where it holds at instants.';
+COMMENT ON FUNCTION published_inner.in_slots IS 'The part of a span between the first and the last time of a release, half-open, and in whole slots where it holds at instants.';
 
-CREATE OR REPLACE FUNCTION published.spoken_s(about published.releases, span tstzrange) RETURNS double precision
+CREATE OR REPLACE FUNCTION published_inner.spoken_s(about published.releases, span tstzrange) RETURNS double precision
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce(sum(extract(epoch FROM upper(m.met) - lower(m.met))), 0)::double precision
     FROM unnest(about.starts, about.ends) p (since, until) CROSS JOIN LATERAL (SELECT tstzrange(p.since, p.until) * span AS met) m
     WHERE NOT isempty(m.met)
 $$;
-COMMENT ON FUNCTION published.spoken_s IS 'How many seconds of a span a release speaks of: gaps between its parts do not count.';
+COMMENT ON FUNCTION published_inner.spoken_s IS 'How many seconds of a span a release speaks of: gaps between its parts do not count.';
 
-CREATE OR REPLACE FUNCTION published.first_from(about published.releases, span tstzrange) RETURNS timestamptz
+CREATE OR REPLACE FUNCTION published_inner.first_from(about published.releases, span tstzrange) RETURNS timestamptz
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- Rows lie within their part: none of a span begins before the part that the span begins in. Nor does one begin earlier than the longest
     -- row is long; in seconds, since a day may have 23 or 25 hours, and only where there is such a time.
@@ -184,9 +189,9 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_c
                 ELSE p.start END
     FROM (SELECT coalesce(about.starts[width_bucket(lower(span), about.starts)], lower(span)) AS start) p
 $$;
-COMMENT ON FUNCTION published.first_from IS 'The least valid_from that rows of a span can have.';
+COMMENT ON FUNCTION published_inner.first_from IS 'The least valid_from that rows of a span can have.';
 
-CREATE OR REPLACE FUNCTION published.fitted_span(about published.releases, during tstzrange) RETURNS tstzrange
+CREATE OR REPLACE FUNCTION published_inner.fitted_span(about published.releases, during tstzrange) RETURNS tstzrange
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     span CONSTANT tstzrange := during * tstzrange(about.since, about.until);
@@ -219,15 +224,15 @@ BEGIN
         RAISE NOTICE 'Release % has no part for % of this span: of these times the answer says nothing.', about.name,
             CASE gaps WHEN 1 THEN 'a time' ELSE gaps || ' times' END;
     END IF;
-    RETURN published.in_slots(about, span);
+    RETURN published_inner.in_slots(about, span);
 END
 $$;
-COMMENT ON FUNCTION published.fitted_span IS
+COMMENT ON FUNCTION published_inner.fitted_span IS
 'The part of a span that a release speaks of, in whole slots where it holds at instants. It is empty where the release has no rows. It refuses a span
 in a gap between parts, and gives a notice if a span reaches over a gap.';
 
 -- BEGIN ATOMIC, so that PostgreSQL inlines it: it is called for each row.
-CREATE OR REPLACE FUNCTION published.phase_of(about published.releases, valid_from timestamptz, valid_to timestamptz) RETURNS bigint
+CREATE OR REPLACE FUNCTION published_inner.phase_of(about published.releases, valid_from timestamptz, valid_to timestamptz) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 RETURN (pg_catalog.width_bucket(valid_from, about.starts)::bigint << 32) + CASE
     WHEN NOT (pg_catalog.isfinite(valid_from) AND pg_catalog.isfinite(valid_to)) THEN NULL
@@ -239,11 +244,45 @@ RETURN (pg_catalog.width_bucket(valid_from, about.starts)::bigint << 32) + CASE
         AND (valid_to AT TIME ZONE about.day_zone) - (valid_from AT TIME ZONE about.day_zone) = valid_to - valid_from
     THEN (valid_from AT TIME ZONE about.day_zone)::date - date '1970-01-01'
 END;
-COMMENT ON FUNCTION published.phase_of IS
+COMMENT ON FUNCTION published_inner.phase_of IS
 'The window or the day of a part that a row''s record is of: records of one phase are of different people. The same for all rows of a part where a
 person has one record in it. NULL where the row does not lie within one day.';
 
-CREATE OR REPLACE FUNCTION published.demand_rows(about published.releases, asked text, some_time boolean, one_moment boolean) RETURNS void
+CREATE OR REPLACE FUNCTION published_inner.windows_of(
+    about published.releases, asked tstzrange, each boolean DEFAULT true, OUT span tstzrange, OUT since timestamptz)
+RETURNS SETOF record
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
+    WITH part AS (
+        SELECT part.since, part.until, coalesce(about.day_zone, 'UTC') AS zone,
+            CASE WHEN about.day_zone IS NOT NULL THEN interval '1 day' ELSE make_interval(secs => about.window_s) END AS step
+        FROM unnest(about.starts, about.ends) part (since, until) WHERE tstzrange(part.since, part.until) && asked
+    ), met AS (
+        SELECT asked * tstzrange(part.since, part.until) * tstzrange(win.since AT TIME ZONE part.zone, (win.since + part.step) AT TIME ZONE part.zone) AS span
+        FROM part CROSS JOIN LATERAL (
+            SELECT generate_series(CASE WHEN about.day_zone IS NULL THEN loc.since ELSE date_trunc('day', loc.since) END, loc.until, part.step) AS since
+            FROM (SELECT part.since AT TIME ZONE part.zone AS since, part.until AT TIME ZONE part.zone AS until) loc WHERE part.step IS NOT NULL
+            UNION ALL SELECT loc.since FROM (SELECT part.since AT TIME ZONE part.zone AS since) loc WHERE part.step IS NULL) win
+    )
+    SELECT met.span, lower(met.span) FROM met WHERE each AND NOT isempty(met.span)
+    UNION ALL SELECT asked, NULL WHERE NOT EXISTS (SELECT FROM met WHERE each AND NOT isempty(met.span)) ORDER BY 2
+$$;
+COMMENT ON FUNCTION published_inner.windows_of IS
+'The pieces of a span that are in one window, day or part of a release each, in their order. The span itself where it meets none, or each is not true.';
+
+CREATE OR REPLACE FUNCTION published_inner.report_windows(about published.releases, span tstzrange) RETURNS void
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    windows CONSTANT bigint := count(*) FROM published_inner.windows_of(about, span);
+BEGIN
+    IF windows > 1 THEN
+        RAISE NOTICE 'Windows, days or parts of release % in this span: %. People may have a record in each.', about.name, windows
+            USING HINT = 'Ask about one of them, or let count_inside answer by_window => true.';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION published_inner.report_windows IS 'A notice where a span has more than one window, day or part of a release.';
+
+CREATE OR REPLACE FUNCTION published_inner.demand_rows(about published.releases, asked text, some_time boolean, one_moment boolean) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF about.holds = 'some time' AND NOT some_time THEN
@@ -258,6 +297,6 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION published.demand_rows IS
+COMMENT ON FUNCTION published_inner.demand_rows IS
 'Refuses a question that the rows of a release cannot answer: where they hold at some time, unless some_time is true, and where all are of one
 moment, unless one_moment is true.';

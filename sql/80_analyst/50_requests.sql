@@ -7,8 +7,8 @@ SET jit = off
 AS $$
 DECLARE
     about CONSTANT published.releases := published.about(release);
-    fitted CONSTANT @postgis@.geometry := published.fitted_area(area, about);
-    span CONSTANT tstzrange := published.fitted_span(about, during);
+    fitted CONSTANT @postgis@.geometry := published_inner.fitted_area(area, about);
+    span CONSTANT tstzrange := published_inner.fitted_span(about, during);
 BEGIN
     IF NOT EXISTS (SELECT FROM pg_attribute att
                    WHERE att.attrelid = release AND att.attname = 'requests' AND att.atttypid = 'jsonb'::regtype AND NOT att.attisdropped) THEN
@@ -18,10 +18,12 @@ BEGIN
     END IF;
     RETURN QUERY EXECUTE format($query$
         WITH hit AS MATERIALIZED (
-            SELECT clo.record_id, clo.subjects, clo.requests, clo.region, clo.period <@ $2 AS whole, published.covered_share($1, clo.region) AS share,
-                published.phase_of($3, clo.valid_from, clo.valid_to) AS phase
+            SELECT clo.record_id, clo.subjects, clo.requests, clo.region, clo.valid_from >= lower($2) AND clo.valid_to <= upper($2) AS whole,
+                published_inner.covered_share($1, clo.region) AS share,
+                published_inner.phase_of($3, clo.valid_from, clo.valid_to) AS phase
             FROM %s clo
-            WHERE clo.valid_from BETWEEN $4 AND upper($2) AND clo.period && $2 AND clo.region OPERATOR(@postgis@.&&) $1 AND clo.requests <> '[]'
+            WHERE clo.valid_from BETWEEN $4 AND upper($2) AND tstzrange(clo.valid_from, clo.valid_to) && $2
+                AND clo.region OPERATOR(@postgis@.&&) $1 AND clo.requests <> '[]'
         ), record AS (
             -- One of the record's people sent it, at most all of them did.
             SELECT ele.request, max(hit.phase) AS phase, bool_or(hit.share = 1 AND hit.whole) AS surely, max(hit.subjects) AS subjects,
@@ -37,7 +39,7 @@ BEGIN
         SELECT people.request, coalesce(max(people.surely) FILTER (WHERE people.phase IS NOT NULL), 0), sum(people.possibly)::bigint,
             sum(people.share)::float8
         FROM people GROUP BY people.request ORDER BY people.request
-        $query$, release) USING fitted, span, about, published.first_from(about, span);
+        $query$, release) USING fitted, span, about, published_inner.first_from(about, span);
 END
 $$;
 COMMENT ON FUNCTION published.requests_inside IS

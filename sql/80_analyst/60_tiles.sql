@@ -25,7 +25,7 @@ BEGIN
     END IF;
     about := published.about(view);
     frame := @postgis@.ST_TileEnvelope(z, x, y);
-    near := published.fitted_area(@postgis@.ST_TileEnvelope(z, x, y, margin => 64.0 / 4096), about);
+    near := published_inner.fitted_area(@postgis@.ST_TileEnvelope(z, x, y, margin => 64.0 / 4096), about);
     IF @postgis@.ST_IsEmpty(near) OR about.extent IS NULL THEN
         RETURN '';
     END IF;
@@ -36,7 +36,7 @@ BEGIN
         WITH near AS MATERIALIZED (
             SELECT clo.cloak_id, clo.record_id, clo.crowd, clo.subjects, clo.valid_from, clo.valid_to,
                 @postgis@.ST_Transform(clo.region, 3857) AS shape
-            FROM published.%I clo WHERE clo.valid_from BETWEEN $6 AND $2 AND clo.period @> $2 AND clo.region OPERATOR(@postgis@.&&) $1
+            FROM published.%I clo WHERE clo.valid_from BETWEEN $6 AND $2 AND clo.valid_to > $2 AND clo.region OPERATOR(@postgis@.&&) $1
         )
         SELECT @postgis@.ST_AsMVT(feature, $4, 4096, 'region', 'cloak_id')
         FROM (SELECT near.cloak_id, near.record_id, near.crowd, near.subjects,
@@ -47,12 +47,12 @@ BEGIN
               FROM near OFFSET 0) feature
         WHERE feature.region IS NOT NULL
         $query$, about.name) INTO found USING near, at, frame::@postgis@.box2d, about.name,
-        (@postgis@.ST_XMax(frame) - @postgis@.ST_XMin(frame)) / 4096, published.first_from(about, tstzrange(at, at, '[]'));
+        (@postgis@.ST_XMax(frame) - @postgis@.ST_XMin(frame)) / 4096, published_inner.first_from(about, tstzrange(at, at, '[]'));
     RETURN coalesce(found, '');
 END
 $$;
 COMMENT ON FUNCTION published.tile IS
-'Draws the rows of a release whose period has a moment as a vector tile (Mapbox, in Web Mercator). For pg_tileserv:
+'Draws the rows of a release that hold at a moment as a vector tile (Mapbox, in Web Mercator). For pg_tileserv:
 `/published.tile/{z}/{x}/{y}.pbf?release=taxi_k5&at=2026-01-05T08:00Z`.
 Arguments:
 - z: zoom of the tile.

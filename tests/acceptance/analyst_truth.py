@@ -119,7 +119,12 @@ class Truth:
         return [(since, until) for since, until in self.spoken if low < until and since < high]
 
     def at(self, t: float) -> Positions:
-        return self.during((t, t + 1e-6))
+        """Give the positions of an instant; where rows hold at some time, the last of five minutes of each person."""
+        if not self.some_time:
+            return self.during((t, t + 1e-6))
+        found = self.positions[(self.positions.t > t - 300) & (self.positions.t <= t)]
+        found = found[np.lexsort((found.t, found.person))]
+        return found[np.append(np.diff(found.person) != 0, True)[: len(found.person)]]
 
     def cells(self, side: float, span: Span) -> dict[tuple[int, int], float]:
         """Count people in each cell: those of an instant on average or, where rows hold at some time, those seen."""

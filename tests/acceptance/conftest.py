@@ -26,6 +26,7 @@ collect_ignore = (
     if REAL_DATA.is_dir()
     else [
         "test_benchmarked_figures.py",
+        "test_dashboards.py",
         "test_load_pages.py",
         "test_networks.py",
         "test_pickups.py",

@@ -66,6 +66,12 @@ def read_table(printed: list[str]) -> Table:
     return [dict(zip(cells[0], row, strict=True)) for row in cells[2:]]
 
 
+def is_near(shown: str, figure: float) -> bool:
+    """Whether a figure is the one shown, rounded as that is."""
+    digits = shown.replace(",", "")
+    return abs(float(digits) - figure) <= 0.5 * 10.0 ** -len(digits.partition(".")[2]) + 1e-9
+
+
 def convert_clock(clock: str) -> float:
     hour, minute = map(int, clock.split(":"))
     return datetime(2008, 6, 4, hour, minute, tzinfo=CITY).timestamp()

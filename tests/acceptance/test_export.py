@@ -59,7 +59,7 @@ def read_view(url: str, name: str) -> tuple[pd.DataFrame, str]:
         rows = pd.DataFrame(found.fetchall(), columns=names)
         promise = connection.execute(f"SELECT obj_description('published.{name}'::regclass)").fetchone()
     rows["region"] = shapely.from_wkb(rows.pop("wkb").map(bytes))
-    return rows.drop(columns="period"), promise[0] if promise else ""
+    return rows.drop(columns="period", errors="ignore"), promise[0] if promise else ""
 
 
 def read_back(file: Path) -> tuple[pd.DataFrame, str]:
@@ -124,7 +124,20 @@ def test_a_frame_holds_the_rows_of_the_view_and_its_promise(analyst: Database, c
     demand_same(pd.DataFrame(frame), expected)
     assert list(frame.columns) == list(expected.columns)
     assert frame.crs.to_epsg() == 32632
-    assert frame.attrs == {"release": "city_sites", "promise": promise}
+    holds = {"holds": "instant", "step_s": None, "guest_presence": 0, "srid": 32632}
+    assert frame.attrs == {"release": "city_sites", "promise": promise, **holds}
+
+
+def test_a_frame_of_all_columns_goes_to_parquet_and_json(city: str, tmp_path: Path) -> None:
+    with psycopg.connect(city) as connection:
+        found = connection.execute("SELECT * FROM published.city_k5")
+        rows = pd.DataFrame(found.fetchall(), columns=[column.name for column in found.description or ()])
+    rows.to_parquet(tmp_path / "all.parquet")
+    assert (
+        len(json.loads(rows.to_json(date_format="iso")))
+        == len(pq.read_schema(tmp_path / "all.parquet").names)
+        == len(rows.columns)
+    )
 
 
 def test_the_files_name_the_reference_system_and_the_type_of_their_regions(analyst: Database, tmp_path: Path) -> None:

@@ -158,7 +158,7 @@ class History:
             connection.execute("SET client_min_messages = log")
             connection.execute("SELECT dbanon.publish(%s, 'lost')", [run])
             connection.execute("SET client_min_messages = notice")
-            connection.execute("DROP SCHEMA published, dbanon, dbanon_internal CASCADE")
+            connection.execute("DROP SCHEMA published, published_inner, dbanon, dbanon_internal CASCADE")
         lines = [json.loads(line[18:]) for line in said if line.startswith("dbanon: published")]
         assert [line["name"] for line in lines] == ["lost"]
         command = [*find_client("pg_restore", self.url), "-d", self.url]

@@ -50,8 +50,8 @@ def test_phone_records_are_published_and_read_by_an_analyst(
     demand_done(call(database, "publish", str(number), "phones_day"))
     with psycopg.connect(login("dbanon_analyst")) as analyst:
         rows = analyst.execute(
-            "SELECT record_id, array_agg((period, ST_AsText(region))::text ORDER BY seq), min(crowd), max(subjects),"
-            " bool_and(extract(epoch FROM upper(period) - lower(period)) % 60 = 0)"
+            "SELECT record_id, array_agg((valid_from, valid_to, ST_AsText(region))::text ORDER BY seq),"
+            " min(crowd), max(subjects), bool_and(extract(epoch FROM valid_to - valid_from) % 60 = 0)"
             " FROM published.phones_day GROUP BY record_id"
         ).fetchall()
     assert len(rows) == 200
@@ -78,12 +78,12 @@ def test_windows_are_published_counted_and_compared(database: str, login: Callab
         assert (since % 1800, until % 1800, window_s) == (0, 0, 1800)
         assert "window" in promise
         [(records, over)] = analyst.execute(
-            "SELECT count(DISTINCT record_id), count(*) FILTER (WHERE floor(extract(epoch FROM lower(period)) / 1800)"
-            " <> floor((extract(epoch FROM upper(period)) - 1) / 1800)) FROM published.halves"
+            "SELECT count(DISTINCT record_id), count(*) FILTER (WHERE floor(extract(epoch FROM valid_from) / 1800)"
+            " <> floor((extract(epoch FROM valid_to) - 1) / 1800)) FROM published.halves"
         ).fetchall()
         assert records > 200
         assert over == 0
-        [(at_least, _, at_most)] = analyst.execute(
+        [(at_least, _, at_most, *_)] = analyst.execute(
             "SELECT (published.count_inside('published.halves',"
             " ST_MakeEnvelope(extent[1] - 1, extent[2] - 1, extent[3] + 1, extent[4] + 1, srid),"
             " during => tstzrange(since, until))).* FROM published.releases WHERE name = 'halves'"

@@ -60,8 +60,8 @@ def test_moving_objects_are_published_and_read_by_an_analyst(
     published = demand_done(call(database, "publish", str(number), "fleet_hour"))
     with psycopg.connect(login("dbanon_analyst")) as analyst:
         rows = analyst.execute(
-            "SELECT record_id, extract(epoch FROM lower(period))::bigint, ST_AsText(region), crowd, subjects, cloaked,"
-            " extract(epoch FROM upper(period) - lower(period))::int, ST_Area(region) FROM published.fleet_hour"
+            "SELECT record_id, extract(epoch FROM valid_from)::bigint, ST_AsText(region), crowd, subjects, cloaked,"
+            " extract(epoch FROM valid_to - valid_from)::int, ST_Area(region) FROM published.fleet_hour"
         ).fetchall()
     shared: dict[tuple[int, str], set[int]] = {}
     for record, start, region, _, _, cloaked, _, _ in rows:
@@ -376,7 +376,7 @@ def test_odd_quasi_identifiers_are_hidden_or_counted(
     assert sum(told["suppressed"]["subjects"].values()) == 0
     with psycopg.connect(dbanon_database) as owner:
         cloaked, least = owner.execute(
-            "SELECT array_agg(DISTINCT (extract(epoch FROM lower(period))::int - %s) / 60), min(crowd)"
+            "SELECT array_agg(DISTINCT (extract(epoch FROM valid_from)::int - %s) / 60), min(crowd)"
             " FROM published.odd WHERE cloaked",
             [MIDNIGHT_S],
         ).fetchone()

@@ -111,6 +111,6 @@ def test_the_words_of_the_page_keep_alembic_off_dbanon() -> None:
     given: dict[str, Any] = {}
     words = {"context": SimpleNamespace(configure=lambda **words: given.update(words))}
     exec(block, {**words, "connection": None, "target_metadata": None})
-    ours, theirs = ["dbanon", "dbanon_internal", "dbanon_setup", "published"], [None, "shop"]
-    assert [given["include_name"](name, "schema", {}) for name in (*ours, *theirs)] == 4 * [False] + 2 * [True]
+    ours, theirs = ["dbanon", "dbanon_internal", "dbanon_setup", "published", "published_inner"], [None, "shop"]
+    assert [given["include_name"](name, "schema", {}) for name in (*ours, *theirs)] == 5 * [False] + 2 * [True]
     assert not given["include_name"]("spatial_ref_sys", "table", {})

@@ -30,8 +30,8 @@ def test_commands_and_a_worker_work_through_a_pooler(
             ("import", "public.gps", "--dataset", "third", "--subject", "subject", "--time", "t", "--geom", "position"),
             ("plan", "tp-aware", "--dataset", "second"),
             ("run", "tp-aware", "--dataset", "second", "-p", "k=7", "--publish", "second_k7"),
-            ("verify", "2"),
-            ("publish", "2", "second_k7", "--replace"),
+            ("verify", "3"),  # the plan had a run to measure
+            ("publish", "3", "second_k7", "--replace"),
             ("unpublish", "second_k7"),
             ("runs",),
         )

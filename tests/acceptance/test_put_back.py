@@ -14,7 +14,7 @@ from tests.facts import demand_refused
 pytestmark = pytest.mark.db
 RUN = ("run", "tp-aware", "--dataset", "r", "-p", "instants=10", "--allow-no-requests")
 LOST = (*RUN, "-p", "since=2008-06-04T08:10Z", "-p", "until=2008-06-04T08:40Z")
-DROP = "DROP SCHEMA published, dbanon, dbanon_internal CASCADE"
+DROP = "DROP SCHEMA published, published_inner, dbanon, dbanon_internal CASCADE"
 
 
 @pytest.fixture

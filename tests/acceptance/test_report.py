@@ -13,7 +13,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from dbanon.base.errors import DataError, ParameterError
+from dbanon.base.errors import DataError, DbanonError, ParameterError
 from dbanon.cli import sweeping
 from dbanon.database import Database, open_database
 from dbanon.reports import reporting
@@ -74,14 +74,18 @@ def test_a_page_for_analysts_is_the_same_with_their_own_login(city: str, anna: s
     assert "dataset city" not in text
 
 
-def test_truth_does_not_flow_into_the_pages_for_others(own_city: str) -> None:
+def test_truth_does_not_flow_into_pages_surfaces_and_intervals_for_others(own_city: str) -> None:
     """Names, positions, requests, groups and seeds into none; figures of the attack into that for analysts neither."""
 
     def made() -> list[str]:
         with open_database(own_city) as database:
             pages = [database.report(name, audience="analysts") for name in ("city_k5", "city_sites")]
             pages += [database.report(name) for name in ("city_k5", "city_sites")]
-            return [*map(str, pages), str(database.compare("city_k5", "city_sites"))]
+            shown = [
+                database.connection.execute(f"SELECT * FROM published.{listed} ORDER BY name").fetchall()  # type: ignore[arg-type]
+                for listed in ("surfaces", "releases")
+            ]
+            return [*map(str, (*pages, *shown)), str(database.compare("city_k5", "city_sites"))]
 
     before = made()
     with psycopg.connect(own_city, autocommit=True) as owner:
@@ -101,6 +105,11 @@ def test_truth_does_not_flow_into_the_pages_for_others(own_city: str) -> None:
             "UPDATE dbanon.trajectory SET subject = 'x' || trajectory_id, path = ST_Translate(path, 900, 700)"
         )
         owner.execute("UPDATE dbanon.run SET metrics = '{}', seed = 1")
+        owner.execute(  # a later evaluation
+            "INSERT INTO dbanon.evaluation (run_id, dataset_id, dataset_revision, method, algorithm, params, against,"
+            " queries, seed, figures) SELECT run_id, dataset_id, 1, method, algorithm, params, 'published', 1, 1,"
+            ' \'[{"name": "interval_factor", "value": 6}]\' FROM dbanon.run'
+        )
         owner.execute("DELETE FROM dbanon.request; DELETE FROM dbanon.membership; DELETE FROM dbanon.region")
         owner.execute("DELETE FROM dbanon.period; DELETE FROM dbanon.record; DELETE FROM dbanon.site")
         assert made() == before
@@ -159,6 +168,28 @@ def test_a_page_with_truth_is_private_in_every_way(
     assert last == (None,)
     with expect_refusal("DA001", "There is no run 99"):
         database.connection.execute("SELECT dbanon_internal.note_page(99, 'city_k5', %s)", [64 * "0"])
+
+
+def test_streets_are_under_each_map_and_the_surface_is_beside_the_regions(own_city: str) -> None:
+    with open_database(own_city) as database:
+        database.connection.execute(
+            "CREATE TABLE public.lanes AS SELECT public.ST_Transform("
+            "public.ST_BoundingDiagonal(public.ST_Collect(region)), 4326) AS lane FROM published.city_k5"
+        )
+        ways = {"file": 2, "analysts": 2, "operators": 4}
+        for audience, maps in ways.items():
+            more = {"with_truth": True} if audience == "operators" else {"audience": audience}
+            html = str(database.report("city_k5", streets="public.lanes", **more))  # type: ignore[arg-type]
+            pictures = {name: re.search(rf'id="{name}-map-title".*?</svg>', html, re.DOTALL) for name in SIDE_BY_SIDE}
+            drawn = {name: picture[0] for name, picture in pictures.items() if picture}
+            assert len(drawn) == maps, audience
+            assert all('class="streets"' in picture for picture in drawn.values())
+            squares = re.findall(r'd="([^"]*)" class="class-(\d)"', drawn["surface"])
+            assert len(squares) > 1
+            assert "evenly" not in drawn or squares != re.findall(r'd="([^"]*)" class="class-(\d)"', drawn["evenly"])
+
+
+SIDE_BY_SIDE = "private", "published", "surface", "evenly"
 
 
 def test_a_page_with_truth_says_why_nothing_was_measured(own_city: str) -> None:
@@ -230,6 +261,10 @@ def test_what_no_page_can_be_made_of_is_refused_in_a_sentence(own_city: str, ann
     where = ("-o", str(file))
     with open_database(own_city) as database:
         database.unpublish("city_sites")
+        database.connection.execute(
+            'CREATE TABLE public."no srid" AS SELECT public.ST_MakeLine('
+            "public.ST_MakePoint(0, 0), public.ST_MakePoint(1, 1)) AS line"
+        )
     for url, arguments, code, named in (
         (own_city, ("nothing",), 2, "nothing"),
         (own_city, ("city_sites",), 2, "city_sites"),
@@ -237,6 +272,9 @@ def test_what_no_page_can_be_made_of_is_refused_in_a_sentence(own_city: str, ann
         (own_city, ("1", "--for", "analysts"), 2, "run 1"),
         (own_city, ("city_k5", "--for", "analysts", "--with-truth"), 2, "--with-truth"),
         (own_city, ("city_k5", "--tz", "Mars/Base"), 2, "Mars/Base"),
+        (own_city, ("city_k5", "--streets", "public.lanes"), 2, "public.lanes, with 0"),
+        (own_city, ("city_k5", "--streets", "public.no srid"), 2, "public.no srid"),
+        (own_city, ("city_k5", "--streets", 'public."no srid"'), 2, "with an SRID"),
         (anna, ("city_k5",), 1, "rights"),
         (anna, ("city_k5", "--with-truth"), 1, "rights"),
     ):
@@ -296,6 +334,20 @@ def test_a_run_that_is_refused_or_was_changed_since_has_no_page_to_sign(verified
             with pytest.raises(ParameterError, match=said):
                 page()
         assert not database.verify(run_id).verdict.passed
+
+
+def test_a_surface_that_was_changed_since_is_neither_published_nor_signed(verified_city: tuple[Database, int]) -> None:
+    database, run_id = verified_city
+    for change in ("speed_mps = 99", "sums[3] = 7"):
+        assert database.verify(run_id).verdict.passed
+        database.connection.execute(
+            f"UPDATE dbanon.verification SET surface.{change} WHERE run_id = %s",  # type: ignore[arg-type]
+            [run_id],
+        )
+        with pytest.raises(DbanonError, match="changed since"):
+            database.publish(run_id, "city_k5")
+        with pytest.raises(ParameterError, match="changed since"):
+            database.report(run_id)
 
 
 def test_exact_rows_neither_move_the_map_nor_make_its_squares_larger(own_city: str) -> None:

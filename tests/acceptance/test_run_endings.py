@@ -103,8 +103,8 @@ def test_a_dataset_that_changes_during_a_run_fails_the_run_and_leaves_no_rows(
     database, _ = verified_city
     read = reading.Reader.read_trajectories
 
-    def read_and_change(reader: reading.Reader, dataset_id: int) -> object:
-        data = read(reader, dataset_id)
+    def read_and_change(reader: reading.Reader, *given: int, **options: bool) -> object:
+        data = read(reader, *given, **options)
         database.connection.execute("DELETE FROM dbanon.request WHERE request_id = 1")
         return data
 

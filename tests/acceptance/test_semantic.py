@@ -60,8 +60,8 @@ def test_visits_are_published_and_read_by_an_analyst(database: str, login: Calla
     demand_done(call(database, "publish", "1", "town_hour"))
     with psycopg.connect(login("dbanon_analyst")) as analyst:
         rows = analyst.execute(
-            "SELECT record_id, seq, period, ST_AsText(region), crowd, subjects, categories, ST_IsValid(region),"
-            " GeometryType(region) FROM published.town_hour ORDER BY record_id, seq"
+            "SELECT record_id, seq, tstzrange(valid_from, valid_to), ST_AsText(region), crowd, subjects, categories,"
+            " ST_IsValid(region), GeometryType(region) FROM published.town_hour ORDER BY record_id, seq"
         ).fetchall()
     records: dict[int, list[tuple[object, ...]]] = {}
     for record, *row in rows:

@@ -71,7 +71,7 @@ database = clone_of("town_template")
 SOUND = """
 SELECT count(*), sum(subjects), count(*) FILTER (WHERE cloaked), min(crowd) FILTER (WHERE cloaked),
     count(*) FILTER (WHERE NOT cloaked AND (crowd <> 1 OR subjects <> 1)),
-    count(DISTINCT period), count(DISTINCT record_id),
+    count(DISTINCT (valid_from, valid_to)), count(DISTINCT record_id),
     (SELECT count(*) FROM (SELECT region FROM published.v WHERE cloaked GROUP BY region
                            HAVING count(*) <> min(crowd) OR min(crowd) <> max(crowd)) wrong)
 FROM published.v

@@ -15,6 +15,7 @@ from tests import pages
 from tests.acceptance import analyst_truth as truths
 from tests.acceptance import taxi_questions as asking
 from tests.acceptance.commands import Done, run_typed
+from tests.acceptance.taxi_questions import is_near
 
 from .conftest import REAL_DATA
 
@@ -93,19 +94,17 @@ def drop_seconds(printed: str) -> str:
     return "\n".join(line[:begin] + line[end:] for line in (head, rules, *rows)) + blank + rest
 
 
-def read_figures(page: str) -> dict[str, list[str]]:
-    """Read the table of a page that compares two methods with k = 5 and 20: the four figures of each line."""
-    [table] = re.findall(
-        r"^\| \| `?kte`?, k = 5 .*\n\|[-|]+\n((?:\|.*\n)+)", (pages.ROOT / page).read_text(), re.MULTILINE
-    )
+def read_figures() -> dict[str, list[str]]:
+    """Read the table of the README that compares two methods with k = 5 and 20: the four figures of each line."""
+    readme = (pages.ROOT / "README.md").read_text()
+    [table] = re.findall(r"^\| \| `?kte`?, k = 5 .*\n\|[-|]+\n((?:\|.*\n)+)", readme, re.MULTILINE)
     cells = [[cell.strip() for cell in line.strip("|\n").split("|")] for line in table.splitlines()]
     return {name: [re.sub(r" \S+$", "", figure) for figure in figures] for name, *figures in cells}
 
 
 @pytest.mark.stress
-@pytest.mark.parametrize("page", ["README.md", PAGE])
-def test_the_figures_of_taxis_are_those_that_evaluate_prints(study: Study, page: str) -> None:
-    shown = read_figures(page)
+def test_the_figures_of_taxis_are_those_that_evaluate_prints(study: Study) -> None:
+    shown = read_figures()
     for at, asked in enumerate(("3", "4", "cabs_k5", "2")):
         printed = study.printed(f"dbanon evaluate {asked}")
         assert "400 questions of each size" in printed
@@ -123,7 +122,7 @@ def test_the_figures_of_taxis_are_those_that_evaluate_prints(study: Study, page:
 def test_the_seconds_of_the_readme_are_those_of_the_results() -> None:
     results = (pages.ROOT / "benchmarks" / "results" / "tutorial.md").read_text()
     measured = re.findall(r"^\| run [\w-]+, k = (?:5|20)\b[^|]*\| ([\d.]+) \|", results, re.MULTILINE)
-    assert read_figures("README.md")["run and attack"] == measured
+    assert read_figures()["run and attack"] == measured
 
 
 @pytest.fixture(scope="module")
@@ -139,12 +138,6 @@ def taxis_asked(study: Study, analyst: str) -> Iterator[asking.Taxis]:
     with psycopg.connect(analyst, autocommit=True) as connection:
         connection.execute(asking.set_up())  # type: ignore[arg-type]
         yield asking.Taxis(truths.read(study.url, [1]), connection)
-
-
-def is_near(shown: str, figure: float) -> bool:
-    """Whether a figure is the one shown, rounded as that is."""
-    digits = shown.replace(",", "")
-    return abs(float(digits) - figure) <= 0.5 * 10.0 ** -len(digits.partition(".")[2]) + 1e-9
 
 
 @pytest.mark.stress

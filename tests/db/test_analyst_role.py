@@ -51,6 +51,7 @@ def test_an_analyst_finds_in_the_schema_the_release_and_the_lists_of_releases(an
         ("left_out", True),
         ("parts", True),
         ("releases", True),
+        ("surfaces", True),
         ("ten", True),
     ]
     assert analyst.execute("SELECT name, k, rows FROM published.releases").fetchall() == [("ten", 5, 4)]
@@ -165,6 +166,8 @@ _OF_RELEASES = [
     f"SELECT published.requests_inside('published.ten', {{}}, {_DURING})",
     "SELECT published.dwell('published.ten', {})",
     f"SELECT published.crossings('published.ten', {{}}, {_DURING})",
+    f"SELECT published.flows_between('published.ten', ARRAY['a'], ARRAY[{{}}], {_DURING})",
+    "SELECT published.stays('published.ten', {}, '1 minute')",
 ]
 
 
@@ -228,13 +231,18 @@ _HOSTILE = {
     "integer": ["NULL", "0", "-1", "31", "32610", "2147483647", "-2147483648"],
     "published.releases": ["NULL", *(f"(SELECT {row} FROM published.about('published.ten') a)" for row in (
         "a", *(f"jsonb_populate_record(a, '{change}')" for change in _CHANGES)))],
+    "text[]": ["NULL", "'{}'", "'{a}'", "'{a,b}'", "'{a,a}'", "'{a,NULL}'", "'{{a,b},{c,d}}'"],
+    "geometry[]": ["NULL", "'{}'", "ARRAY[NULL]", *(f"array_fill(ST_SetSRID('{shape}'::geometry, {srid}), ARRAY[{n}])"
+                                                  for shape in _SHAPES for srid in _SYSTEMS for n in (1, 2))],
+    "interval": ["NULL", "'0'", "'-1 day'", "'1 microsecond'", "'10 minutes'", "'170000000 years'"],
     "text": ["NULL", "''", "'ten'", "'published.ten'", "'x; --'", "repeat('x', 5000)"],
     "json": ["NULL", "'[]'", "'1'", """'{"release": "ten"}'""", """'{"release": "ten", "at": "soon"}'""",
              """'{"release": "ten", "at": {"a": [1]}}'""", """'{"release": "ten", "at": "9999999-01-01"}'"""],
 }  # fmt: skip
 _CALLABLE = """
-SELECT pro.proname, array(SELECT format_type(arg, NULL) FROM unnest(pro.proargtypes::oid[]) arg) FROM pg_proc pro
-WHERE pro.pronamespace = 'published'::regnamespace AND has_function_privilege(pro.oid, 'EXECUTE')
+SELECT pro.oid::regproc::text, array(SELECT format_type(arg, NULL) FROM unnest(pro.proargtypes::oid[]) arg)
+FROM pg_proc pro
+WHERE pro.pronamespace::regnamespace::text ~ '^published' AND has_function_privilege(pro.oid, 'EXECUTE')
 """
 
 
@@ -247,7 +255,8 @@ def test_no_error_of_the_servers_own_answers_a_question(analyst: psycopg.Connect
     # In the place of a run's rows, which analysts have none of.
     analyst.execute("CREATE TEMP TABLE asked_rows AS TABLE zones")
     analyst.execute("SET statement_timeout = '60s'")  # an answer can have two million cells
-    asked = analyst.execute(_CALLABLE).fetchall()
+    # Not what takes sums of a surface, which are arrays that inner functions give one another.
+    asked = [(name, kinds) for name, kinds in analyst.execute(_CALLABLE).fetchall() if set(kinds) <= set(_HOSTILE)]
     assert len(asked) >= 30
     wrong = []
     for name, kinds in asked:
@@ -259,7 +268,7 @@ def test_no_error_of_the_servers_own_answers_a_question(analyst: psycopg.Connect
             ]
             call = ", ".join(f"({value})::{kind}" for value, kind in zip(given, kinds, strict=True))
             try:
-                analyst.execute(f"SELECT count(*) FROM published.{name}({call})")
+                analyst.execute(f"SELECT count(*) FROM {name}({call})")
             except psycopg.Error as error:
                 if not (error.sqlstate or "").startswith("DA0"):
                     wrong.append(f"{name}({call}): {error.sqlstate} {error}")
@@ -268,7 +277,9 @@ def test_no_error_of_the_servers_own_answers_a_question(analyst: psycopg.Connect
 
 def test_a_refused_system_spoils_no_later_answer(analyst: psycopg.Connection) -> None:
     """PROJ remembers an error, and reports it with the next use of a transformation that was used before."""
-    count = "SELECT * FROM published.count_inside('published.ten', {}, at => '2008-06-04 08:00Z')"
+    count = (
+        "SELECT at_least, expected, at_most FROM published.count_inside('published.ten', {}, at => '2008-06-04 08:00Z')"
+    )
     right = count.format("ST_Transform(ST_MakeEnvelope(0, 0, 50, 50, 32610), 3857)")
     answer = analyst.execute(right).fetchall()
     for srid in _FAR_SYSTEMS:

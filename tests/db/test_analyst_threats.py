@@ -86,7 +86,7 @@ SELECT string_agg(shown.said, E'\\n') FROM (
     UNION ALL SELECT pg_get_indexdef(indexrelid) FROM pg_index
     UNION ALL SELECT pg_get_expr(relpartbound, oid) FROM pg_class WHERE relispartition
     UNION ALL SELECT concat_ws(' ', proname, prosrc, proconfig) FROM pg_proc
-        WHERE pronamespace IN (SELECT oid FROM pg_namespace WHERE nspname IN ('dbanon', 'dbanon_internal', 'published'))
+        WHERE pronamespace IN (SELECT oid FROM pg_namespace WHERE nspname ~ '^(dbanon|published)')
     UNION ALL SELECT pg_get_triggerdef(oid) FROM pg_trigger
     UNION ALL SELECT concat_ws(' ', seqstart, seqmin, seqincrement) FROM pg_sequence
     UNION ALL SELECT array_to_string(setconfig, ' ') FROM pg_db_role_setting

@@ -10,7 +10,7 @@ from psycopg.types.json import Jsonb
 
 from dbanon.runs import stored
 from tests.db import nights
-from tests.reading import read_value
+from tests.reading import COUNT_INSIDE, read_value
 
 WINDOWS, FULL, GUESTS = 60, 3, 2
 STARTS = 1_212_566_400  # 8:00, unix seconds
@@ -157,7 +157,7 @@ def test_answers_at_a_moment_and_of_stays_tell_guests_from_others(
     for number, regions in enumerate(five):
         start = STARTS + 180 * number
         low, high = regions[0]
-        query = f"SELECT * FROM published.count_inside('published.five', {WEST}, at => to_timestamp({start}))"
+        query = f"{COUNT_INSIDE}('published.five', {WEST}, at => to_timestamp({start}))"
         share = max(0.0, min(1.0, (20 - low) / (high - low)))
         expected = ((3 if high <= 20 else 0), 4 * share, (5 if low <= 20 else 0))
         assert connection.execute(query).fetchone() == pytest.approx(expected, abs=1e-6)

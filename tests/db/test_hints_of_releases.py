@@ -19,6 +19,7 @@ from tests.db import nights, parts
 from tests.db.methods import change_methods
 from tests.db.test_composition import HALVES, LOW, Release, write_snapshot, write_verified
 from tests.hints import accept_overlap, find_arguments, find_quoted, find_statements, hear, read_words, refuse, tries
+from tests.reading import COUNT_INSIDE
 
 if TYPE_CHECKING:
     from dbanon.postgres.server import Target
@@ -350,7 +351,7 @@ ALL = "'[2008-06-04 07:00Z,2008-06-04 09:00Z)'"
 @tries("ST_SetSRID names the coordinate system", "ST_MakeLine makes a line of two points")
 def test_areas_and_lines_are_made_as_proposed(own: psycopg.Connection) -> None:
     own.execute("SELECT dbanon.publish(1, 'ten')")
-    asked = f"SELECT * FROM published.count_inside('published.ten', %s, during => {ALL})"
+    asked = f"{COUNT_INSIDE}('published.ten', %s, during => {ALL})"
     wrong = [
         "ST_MakeEnvelope(0, 0, 9, 9)", "ST_GeomFromText('POLYGON((0 0,9 9,9 0,0 9,0 0))', 32610)",
         "ST_SetSRID(ST_MakePoint(5, 5), 32610)",
@@ -372,7 +373,7 @@ def test_the_parts_and_columns_that_answer_are_listed_as_proposed(own: psycopg.C
     for number in (0, 3):
         parts.publish_part(own, parts.run_of(own, number))
     box = "ST_MakeEnvelope(0, 0, 9, 9, 32610)"
-    asked = f"SELECT * FROM published.count_inside('published.ten', {box}, '%s')"
+    asked = f"{COUNT_INSIDE}('published.ten', {box}, '%s')"
     [query] = find_statements(refuse(own, asked % "2008-06-05 20:00Z"), "SELECT")
     [(since, _), _] = own.execute(query).fetchall()
     assert own.execute(asked % since).fetchone()

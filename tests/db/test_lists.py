@@ -6,7 +6,7 @@ from pathlib import Path
 import psycopg
 
 from tests.golden import reference
-from tests.reading import read_value
+from tests.reading import read_column, read_value
 
 SQL = Path(__file__).parents[2] / "sql"
 
@@ -59,8 +59,16 @@ def test_schema_dbanon_has_the_functions_that_people_call_and_no_other(connectio
     public = {name for names in reference.GROUPS.values() for name in names}
     found = [thing for thing in reference.read_things(connection) if thing.callable]
     assert {thing.name for thing in found if thing.schema == "dbanon"} <= public
-    assert not {thing.name for thing in found if thing.schema == "dbanon_internal"} & public
-    assert {thing.schema for thing in found} == {"dbanon", "dbanon_internal", "published"}
+    assert not {thing.name for thing in found if thing.schema in ("dbanon_internal", "published_inner")} & public
+    assert {thing.schema for thing in found} == {"dbanon", "dbanon_internal", "published", "published_inner"}
+
+
+def test_schema_published_has_the_functions_on_its_page_and_no_other(
+    connection: psycopg.Connection,
+) -> None:
+    listed = read_column(connection, "SELECT proname FROM pg_proc WHERE pronamespace = 'published'::regnamespace")
+    page = (reference.FOLDER / "sql-analysts.md").read_text()
+    assert sorted(listed) == sorted(re.findall(r"^## (\w+)$", page, re.MULTILINE))
 
 
 def test_helpers_lie_where_analysts_reach_nothing(connection: psycopg.Connection) -> None:

@@ -164,28 +164,33 @@ def test_without_an_earlier_run_nothing_is_made_up(scratch):
 
 
 def test_rows_seconds_memory_and_cloaks_are_those_of_an_earlier_run(scratch):
-    make_half(scratch)
-    store_verified_run(scratch, "half", rows=11, total_s=12)
     number = store_verified_run(scratch)
     store_verified_run(scratch, k=2, rows=70)  # of another k
     plan = plan_run(scratch, "tp-aware", {"k": 5})
     told = {"rows": 40, "seconds": 20.5, "memory_mb": 985, "longer_side_50_m": 12.3}
     assert {name: plan[name].value for name in told} == told
     assert not any(plan[name].exact for name in told)
-    assert all(f"run {number} of ten with k = 5" in plan[name].note for name in told)
+    assert all(f"run {number} with k = 5" in plan[name].note for name in told)
 
 
-def test_a_run_on_another_dataset_is_scaled_by_fixes(scratch):
-    make_half(scratch)
-    store_verified_run(scratch, "half", rows=11, total_s=14)
+def test_what_was_measured_on_some_people_grows_with_fixes(scratch):
+    """Twenty fixes: what ten took, and for each of ten more what it adds."""
+    needs = {"fixes": 10, "rows": 11, "seconds": 2, "seconds_each": 0.25, "memory_mb": 300, "mb_each": 4, "disk_mb": 1}
+    scratch.execute(
+        "INSERT INTO dbanon.evaluation (dataset_id, dataset_revision, method, algorithm, params, sample, against,"
+        " queries, seed, figures, run_figures) SELECT dataset_id, revision, 'tp-aware', 'traj-anon', %s, 5,"
+        " 'published', 1, 0, '[]', %s FROM dbanon.dataset WHERE name = 'ten'",
+        [json.dumps({"k": 5}), json.dumps({"needs": needs})],
+    )
     plan = plan_run(scratch, "tp-aware", {"k": 5})
-    told = {"rows": 22, "seconds": 20, "memory_mb": 1970, "longer_side_50_m": 12.3}
+    told = {"rows": 22, "seconds": 4.5, "memory_mb": 340, "disk_mb": 2}
     assert {name: plan[name].value for name in told} == told
-    assert "scaled by 2" in plan["rows"].note
-    scratch.execute("UPDATE dbanon.run SET method = 'sensitive-sites', algorithm = 'bk'")
-    store_verified_run(scratch, rows=40, total_s=14)
-    smaller = plan_run(scratch, "tp-aware", {"k": 5}, dataset="half")
-    assert (smaller["rows"].value, smaller["memory_mb"].value) == (20, 985)  # whatever is read, a program takes some
+    assert all(plan[name].note.startswith("by 5 people on 20") for name in told)
+    number = store_verified_run(scratch)
+    assert f"run {number} " in plan_run(scratch, "tp-aware", {"k": 5})["seconds"].note
+    assert plan_run(scratch, "tp-aware", {"k": 3}, dataset="ten")["seconds"].value == 20.5
+    make_half(scratch)
+    assert "seconds" not in plan_run(scratch, "tp-aware", {"k": 5}, dataset="half")
 
 
 def test_a_plan_is_made_by_an_operator_and_writes_nothing(connection, run, login):

@@ -15,13 +15,14 @@ from tests.db.conftest import RUN, VERIFY
 if TYPE_CHECKING:
     from dbanon.postgres.server import Target
 
-PAGES = ("docs/analysts/read-a-release.md", "docs/analysts/ten-questions.md")
+PAGES = [f"docs/analysts/{name}.md" for name in ("read-a-release", "ten-questions", "dashboards")]
 # Stand-ins for the releases of the pages. A statement may ask for a time that they lack.
 STAND_INS = """
-SELECT dbanon.publish(1, 'city_k5'); SELECT dbanon.publish(1, 'cabs_k5');
+SELECT dbanon.publish(1, unnest(ARRAY['city_k5', 'cabs_k5',
+    'cabs_mob', 'cabs_groups', 'cabs_semantic', 'pickups_clinics']));
 CREATE VIEW published.city_0810 AS SELECT *, false AS cloaked FROM published.city_k5;
 GRANT SELECT ON published.city_0810 TO dbanon_analyst"""
-SAYS = re.compile(r"`(SET search_path = public, (\w+);)`")
+SAYS = re.compile(r"`(?:ALTER ROLE anna )?(SET search_path = public, (\w+);)`")
 
 
 @pytest.fixture(scope="module")

@@ -103,7 +103,7 @@ def test_every_column_has_a_comment_and_units_are_told_where_they_are(own: psyco
     ).fetchall()
     assert set(told) == {"", *(name for (name,) in columns)}
     demand_named(told["region"], "metres", "SRID 32610", "grid of 1 m")
-    demand_named(told["period"], "grid of 60 s", "time zone")
+    demand_named(told["valid_from"], "grid of 60 s", "time zone")
     demand_named(told["crowd"], "Never add it up")
     demand_named(told["subjects"], "add it up")
     assert told["requests"] == METHODS["tp-aware"].columns[0].comment

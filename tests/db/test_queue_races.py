@@ -157,7 +157,7 @@ def test_nobody_publishes_a_run_between_its_refusal_and_the_reason(
         return "Refused."
 
     monkeypatch.setattr(pipeline._Run, "_describe_refusal", refusal)
-    monkeypatch.setattr(pipeline._Run, "_judge", lambda *_: (REFUSED, bytes(32)))
+    monkeypatch.setattr(pipeline._Run, "_judge", lambda *_: stored.Found(REFUSED, bytes(32)))
     with open_database(database) as opened:
         assert opened.verify(run).status == "refused"
     assert waited == ["55P03"]

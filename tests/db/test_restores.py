@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dbanon.postgres.server import Target
 
 FIRST, LOST, AGAIN = (f"SELECT dbanon.publish(1, '{name}')" for name in ("first", "lost", "again"))
-DROP = "DROP SCHEMA published, dbanon, dbanon_internal CASCADE"
+DROP = "DROP SCHEMA published, published_inner, dbanon, dbanon_internal CASCADE"
 STRAYS = "SELECT about, remedy FROM dbanon.health WHERE about = 'history' AND remedy LIKE '%DROP%'"
 
 

@@ -103,7 +103,7 @@ def test_an_operator_forges_nothing(operator: psycopg.Connection) -> None:
         "UPDATE dbanon.method SET algorithms = '[]'",
         "TRUNCATE dbanon.trajectory",
         "ALTER TABLE dbanon.trajectory DISABLE TRIGGER ALL",
-        "SELECT dbanon_internal.copy_release(1, 9, NULL, NULL)",
+        "SELECT dbanon_internal.copy_release(1, 9, 'ten', NULL, NULL)",
         "SELECT dbanon_internal.execute_exclusively('DROP TABLE dbanon.release', 1, true)",
         "SELECT dbanon_internal.store_groups(1, 1)",
         "SELECT * FROM dbanon_internal.find_smallest_set(1, 1, NULL)",

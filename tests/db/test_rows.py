@@ -354,7 +354,7 @@ def test_a_verdict_is_stored_with_the_digest_it_is_about(connection, new_run):
     clause = Clause(name="crowd", passed=False, violations=2, sentence="Two are too few.")
     verdict = Verdict(attack="tp-aware", passed=False, figures={"records": 3}, clauses=(clause,))
     digest = stored.compute_digest(connection, new_run)
-    stored.add_verification(connection, new_run, verdict, digest)
+    stored.add_verification(connection, new_run, stored.Found(verdict, digest))
     row = connection.execute("SELECT run_id, attack, passed, digest FROM dbanon.verification").fetchone()
     assert row == (new_run, "tp-aware", False, digest)
     assert len(digest) == 32
@@ -373,9 +373,9 @@ def test_a_release_is_published_read_as_an_analyst_and_withdrawn(connection, run
     rows, notices = releases.publish(connection, run, "ten_people", Publishing())
     assert (rows, notices) == (4, ())
     names, shown = releases.read_first_rows(connection, "ten_people", 3)
-    assert names[:5] == ["cloak_id", "record_id", "seq", "period", "region"]
+    assert names[:4] == ["cloak_id", "record_id", "seq", "region"]
     assert len(shown) == 3
-    assert shown[0][4].startswith("POLYGON")
+    assert shown[0][3].startswith("POLYGON")
     assert read_value(connection, "SELECT current_user") != "dbanon_analyst"
     assert stored.list_runs(connection)[0]["releases"] == "ten_people"
     with expect_refusal(ParameterError, "free", "already"):

@@ -1,6 +1,6 @@
 -- One line for everything dbanon has in the catalog of a database; schema.txt is what a fresh upgrade must give.
 WITH ours AS (
-    SELECT n.oid, n.nspname FROM pg_namespace n WHERE n.nspname IN ('dbanon', 'dbanon_internal', 'published')
+    SELECT n.oid, n.nspname FROM pg_namespace n WHERE n.nspname IN ('dbanon', 'dbanon_internal', 'published', 'published_inner')
 ), relation AS (
     SELECT c.*, o.nspname || '.' || c.relname AS full_name FROM pg_class c JOIN ours o ON o.oid = c.relnamespace
     WHERE c.relkind IN ('r', 'v', 'm', 'p', 'f')

@@ -60,8 +60,18 @@ GROUPS = {
     "sql-jobs": ("add_job", "plan_job", "run_jobs", "steer_job"),
     "sql-server": ("version", "confirm_history"),
     "sql-analysts": (
-        *("about", "count_inside", "density", "flows", "crossings", "dwell", "requests_inside", "possibly_inside"),
-        *("definitely_inside", "expected_inside", "tile", "tile_query"),
+        *(
+            "about",
+            "count_inside",
+            "density",
+            "flows",
+            "flows_between",
+            "crossings",
+            "dwell",
+            "stays",
+            "person_minutes",
+        ),
+        *("requests_inside", "possibly_inside", "definitely_inside", "expected_inside", "tile", "tile_query"),
     ),
 }
 _SHORT = {"timestamp with time zone": "timestamptz", "double precision": "float8", "public.geometry": "geometry"}
@@ -104,8 +114,8 @@ class Thing:
 
     @property
     def is_for_users(self) -> bool:
-        """Whether it is no helper that stands in schema published because analysts may use no other."""
-        return self.schema == "dbanon" or not self.callable or "Arguments:" in self.comment
+        """Whether it is no helper."""
+        return self.schema in ("dbanon", "published")
 
     @property
     def summary(self) -> str:
@@ -462,6 +472,7 @@ UNITS = {
     "m": "metres",
     "s": "seconds",
     "people": "people",
+    "times": "times",
 }
 BETTER = {"less": "Less is better", "more": "More is better", None: "Neither way is better"}
 
@@ -478,7 +489,7 @@ def _write_metrics() -> Iterator[str]:
 
 def write_pages(connection: psycopg.Connection) -> dict[Path, str]:
     """Return the text of each page, with what is written by hand above the mark."""
-    every = [thing for thing in read_things(connection) if thing.schema != "dbanon_internal" and thing.is_for_users]
+    every = [thing for thing in read_things(connection) if thing.is_for_users]
     made = {"sql": _write_glance(every)}
     made |= {page: _write_sql(every, page) for page in (*GROUPS, "sql-views", "sql-tables")}
     made |= {"command-line": _write_command_line(), "python": _write_python(), "errors": _write_errors(every)}

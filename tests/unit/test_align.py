@@ -75,7 +75,8 @@ def test_cells_are_floors_relative_to_the_root():
     data = make_one_subject(t=[0.0, 60.0], x=[-0.5, 25.0], y=[9.99, 10.0])
     instants = kernel.Instants(start=0, step_s=60, count=2, mode=kernel.LAST, max_gap_s=0)
     line = kernel.merge(data)
-    x, y = kernel.compute_cells(line, instants, np.array([0], np.int32), 10.0, (-1.0, 0.0))
+    who = np.array([0], np.int32)
+    x, y = (kernel.compute_cells(line, v, instants, who, 10.0, least) for v, least in ((line.x, -1.0), (line.y, 0.0)))
     assert (x.tolist(), y.tolist()) == ([[0, 3]], [[0, 1]])
 
 

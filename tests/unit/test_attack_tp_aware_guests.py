@@ -192,6 +192,8 @@ def test_guests_whose_presence_follows_what_they_ask_are_found(following, wanted
     assert cloaks.metrics["guests"] > 50
     assert judge_presence(data, FAMILY.parse({**GIVEN, **given}), requests=sent) == ("asked" if wanted else "on")
     assert find_broken(cloaks, data, sent, **given) == wanted
+    without = {**given, "guests": False}  # what the page says to do with a job whose night is refused
+    assert find_broken(run(data, sent, **without), data, sent, **without) == set()
 
 
 @settings(max_examples=40)

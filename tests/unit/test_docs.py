@@ -288,11 +288,11 @@ def test_the_figures_that_help_to_choose_k_are_those_of_the_tested_pages() -> No
     rows = re.findall(r"^\| (\d+) \| (\d+) % \| (\d+) % \[(\d+) to (\d+)\] \| (.+?) \|$", text, re.MULTILINE)
     sweep = (ADMINISTRATORS / "compare-settings.md").read_text()
     for k, share, error, low, high, side in rows[:2]:
-        shown = re.escape(f"k {k}, instants 30        {share}%  {error}% [{low}%, {high}%]  ")
-        [sides] = re.findall(rf"{shown}(\S+) km \[(\S+) km to (\S+) km\]", sweep)
-        assert side == "{} km [{} to {}]".format(*sides)
+        shown = rf"k {k}, instants 30 +{share}% +{error}% \[{low}%, {high}%\] +"
+        [sides] = re.findall(rf"{shown}(\S+ k?m) \[(\S+) k?m to (\S+) k?m\]", sweep)
+        assert side == "{} [{} to {}]".format(*sides)
     k, share, *errors, side = rows[2]
     study = (ADMINISTRATORS / "taxis.md").read_text()
-    *_, measured = re.findall(r"^2 km +at a moment +(\S+) % +(\S+) % to (\S+) % +-", study, re.MULTILINE)
+    *_, measured = re.findall(r"^2 km +at a moment +(\S+) % +(\S+) % to (\S+) %", study, re.MULTILINE)
     assert (k, share, side) == ("20", "99", "over 4 km")
     assert errors == [f"{float(figure):.0f}" for figure in measured]

@@ -172,22 +172,26 @@ def test_candidates_hold_the_cheapest_partners():
     near = _near.find_nearest(_near.compute_signatures(samples), 8)
     assert near.shape == (300, 8)
     pairs = _pairs.build_pairs(samples, _pairs.MAX_TABULATED_SUBJECTS)
-    costs = np.where(np.eye(300, dtype=bool), np.inf, pairs.all)
+    costs = np.full((300, 300), np.inf)
+    costs[np.tril_indices(300, -1)] = pairs.costs
+    costs = np.minimum(costs, costs.T)
     assert all(i not in row for i, row in enumerate(near.tolist()))
     assert np.take_along_axis(costs, near, axis=1).min(axis=1).sum() < 1.1 * costs.min(axis=1).sum()
 
 
-def test_costs_of_pairs_are_remembered_and_looked_up(monkeypatch):
-    monkeypatch.setattr(_pairs, "_SLOTS_PER_SUBJECT", 4)  # a table in which not all find room
+def test_costs_of_pairs_are_remembered_and_looked_up():
     subjects = draw_neighbours(random.Random(SEED), 30, 5)
     samples = freeze_arrays(_groups._select_samples(make_samples(subjects), np.arange(30)[::-1]))
     every, some = (_pairs.build_pairs(samples, most) for most in (_pairs.MAX_TABULATED_SUBJECTS, 0))
-    assert len(every.all) == 30
-    assert len(some.all) == 0
+    assert every.is_complete
+    assert not some.is_complete
     a, b = np.nonzero(~np.eye(30, dtype=bool))
-    for _ in range(2):
-        assert (_pairs.look_up(samples, some, a, b) == every.all[a, b]).all()
-        assert all(_pairs.compute_cost(some, i, j) == every.all[i, j] for i, j in zip(a[:200], b[:200], strict=True))
+    due = [compute_cost(make_samples(subjects), [29 - i, 29 - j]) for i, j in zip(a, b, strict=True)]
+    assert [_pairs.compute_cost(some, i, j) for i, j in zip(a[:200], b[:200], strict=True)] == due[:200]
+    assert (some.costs < 0).sum() > 100
+    for table in (every, some):
+        for _ in range(2):
+            assert _pairs.look_up(table, a, b).tolist() == due
 
 
 def test_everybody_at_one_place_and_time_is_grouped(tabulated):

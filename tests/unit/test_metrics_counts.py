@@ -70,7 +70,7 @@ def test_many_people_are_counted_as_in_plain_python() -> None:
     moved = make_movements(list(zip(*columns, strict=True)))
     put = draw_questions(
         rng, box=(0, 0, 8, 8), moments=600.0 * np.arange(20), spans=np.array([[300.0, 900.0], [0.0, 12000.0]]),
-        sides_m=(1, 4), queries=30, asks_moments=True,
+        sides_m=(1, 4), queries=30,
     )  # fmt: skip
     assert count_true_answers(moved, put).tolist() == count_plainly(moved, put)
 
@@ -92,7 +92,6 @@ def test_many_positions_and_questions_take_memory_for_one_of_them_at_a_time() ->
     data = Movements(person=person, t=t.astype(float), x=x, y=y)
     put = draw_questions(
         rng, box=(0, 0, 9000, 9000), moments=np.arange(10.0), spans=np.array([[0.0, 3.0], [4.0, 9.0]]), queries=200,
-        asks_moments=True,
     )  # fmt: skip
     count_true_answers(make_movements([(0, 0, 0, 0)]), put)  # what is compiled is not counted
     tracemalloc.start()
@@ -120,21 +119,17 @@ def test_an_edge_and_the_start_of_a_span_count_and_its_end_does_not() -> None:
 def test_questions_are_drawn_as_many_of_each_side_and_kind() -> None:
     spans = np.array([[0.0, 600.0]])
     rng = np.random.default_rng(0)
-    put = draw_questions(rng, box=(0, 0, 16000, 20000), moments=np.array([5.0]), spans=spans, asks_moments=True)
+    put = draw_questions(rng, box=(0, 0, 16000, 20000), moments=np.array([5.0]), spans=spans)
     assert len(put.side_m) == 5 * 2 * 400
     assert put.moment.sum() == 5 * 400
     centre = put.x + put.side_m / 2
     assert centre.min() >= 0
     assert centre.max() <= 16000
     assert abs(centre.mean() - 8000) < 500
-    only = draw_questions(
-        rng, box=(0, 0, 16000, 20000), moments=np.array([5.0]), spans=spans, queries=7, asks_moments=False
-    )
+    only = draw_questions(rng, box=(0, 0, 16000, 20000), moments=np.empty(0), spans=spans, queries=7)
     assert len(only.side_m) == 35
     assert not only.moment.any()
-    none = draw_questions(
-        rng, box=(0, 0, 1, 1), moments=np.empty(0), spans=np.empty((0, 2)), queries=7, asks_moments=True
-    )
+    none = draw_questions(rng, box=(0, 0, 1, 1), moments=np.empty(0), spans=np.empty((0, 2)), queries=7)
     assert len(none.side_m) == 0
 
 
@@ -154,7 +149,7 @@ def test_squares_are_at_most_half_as_wide_as_the_city_and_settings_are_compared_
 ) -> None:
     spans, rng = np.array([[0.0, 600.0]]), np.random.default_rng(0)
     for box in ((5, 5, 5 + width, 50_000), (5, 5, 50_000, 5 + width)):
-        put = draw_questions(rng, box=box, moments=np.empty(0), spans=spans, queries=1, asks_moments=False)
+        put = draw_questions(rng, box=box, moments=np.empty(0), spans=spans, queries=1)
         assert np.unique(put.side_m).tolist() == asked
         assert choose_compared_side(put) == compared
         [*note] = note_sides(put)
@@ -166,7 +161,7 @@ def test_the_same_seed_asks_the_same() -> None:
     one, two = (
         draw_questions(
             np.random.default_rng(3), box=(0, 0, 9, 9), moments=np.arange(9.0), spans=np.array([[0.0, 9.0]]),
-            queries=5, asks_moments=True,
+            queries=5,
         )
         for _ in range(2)
     )  # fmt: skip

@@ -57,7 +57,8 @@ def test_the_rows_of_a_family_are_those_that_are_written(family: str) -> None:
             {
                 "record_id": str(cloaks.record_id[row]),
                 "seq": str(cloaks.seq[row]),
-                "period": f"[{format_minute(int(cloaks.start[row]))},{format_minute(int(cloaks.end[row]))})",
+                "valid_from": format_minute(int(cloaks.start[row])),
+                "valid_to": format_minute(int(cloaks.end[row])),
                 "region": format_region(cloaks, row),
                 "crowd": str(cloaks.crowd[row]),
                 "subjects": str(cloaks.subjects[row]),

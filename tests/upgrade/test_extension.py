@@ -47,7 +47,7 @@ CREATE OR REPLACE FUNCTION dbanon_internal.made_up() RETURNS integer LANGUAGE sq
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'SELECT 42';
 """
 STATE = """
-WITH ours AS (SELECT nsp.* FROM pg_namespace nsp WHERE nsp.nspname IN ('dbanon', 'dbanon_internal', 'published')),
+WITH ours AS (SELECT nsp.* FROM pg_namespace nsp WHERE nsp.nspname ~ '^(dbanon|dbanon_internal|published(_inner)?)$'),
 relation AS (SELECT cla.* FROM pg_class cla JOIN ours ON ours.oid = cla.relnamespace),
 thing (kind, name, owner, acl) AS (
     SELECT 'relation', rel.oid::regclass::text, rel.relowner,
@@ -69,7 +69,7 @@ FROM thing ORDER BY 1, 2
 SUPERUSERS = """
 SELECT p.oid::regprocedure::text
 FROM pg_proc p JOIN pg_roles r ON r.oid = p.proowner JOIN pg_namespace n ON n.oid = p.pronamespace
-WHERE p.prosecdef AND r.rolsuper AND n.nspname IN ('dbanon', 'dbanon_internal', 'published', 'dbanon_setup')
+WHERE p.prosecdef AND r.rolsuper AND n.nspname ~ '^(dbanon|published)'
 """
 
 

@@ -27,14 +27,14 @@ OWNER = "geo_owner"  # of the page, for the login of a provider
 LOGINS = ("olga", "wanda", "anna")
 _DSN = re.compile(r'"(host=[^"]*)"')
 _LEFT = """
-SELECT format('schema %s', nspname) FROM pg_namespace WHERE nspname IN ('dbanon', 'dbanon_internal', 'published')
+SELECT format('schema %s', nspname) FROM pg_namespace WHERE nspname ~ '^(dbanon(_internal)?|published(_inner)?)$'
 UNION ALL SELECT format('role %s', rolname) FROM pg_roles WHERE rolname ~ '^dbanon_'
 UNION ALL SELECT format('right of PUBLIC %s', defaclobjtype) FROM pg_default_acl
 """
 _DEFINERS = """
 SELECT DISTINCT r.rolname, r.rolsuper FROM pg_proc p JOIN pg_roles r ON r.oid = p.proowner
 JOIN pg_namespace n ON n.oid = p.pronamespace
-WHERE n.nspname IN ('dbanon', 'dbanon_internal', 'published') AND p.prosecdef
+WHERE n.nspname ~ '^(dbanon(_internal)?|published(_inner)?)$' AND p.prosecdef
 """
 
 providers = pytest.mark.parametrize("provider", imitations.PROVIDERS, ids=lambda provider: provider.column)

@@ -57,9 +57,10 @@ def gather_fixes(
         if c == 0 or subject[i] != subject[chosen[c - 1]]:
             person += 1
             who[person], first[person] = subject[i], at
+        shift = offset[i] - offset[i] % len(t)  # 0 where each fix has a time of its own
         for f in range(offset[i], offset[i + 1]):
-            ordered &= at == first[person] or t[f] >= time[at - 1]
-            trajectory[at], time[at], east[at], north[at] = i, t[f], x[f], y[f]
+            ordered &= at == first[person] or t[f - shift] >= time[at - 1]
+            trajectory[at], time[at], east[at], north[at] = i, t[f - shift], x[f], y[f]
             at += 1
     return who, first, trajectory, time, east, north, ordered
 

@@ -161,7 +161,7 @@ def number_slots(t: Float, grid_s: int) -> Int:
 
 def find_end_slots(data: Trajectories) -> tuple[int, int]:
     """Find the slots of the first and the last fix; there is one."""
-    first, last = number_slots(np.array([data.t.min(), data.t.max()]), data.grid_s).tolist()
+    first, last = number_slots(np.array([data.times.min(), data.times.max()]), data.grid_s).tolist()
     return first, last
 
 
@@ -186,7 +186,7 @@ def _find_sightings(
     # `exact` is `last` with a fix of age 0. The cap keeps sums of slots within int64.
     gap = 0 if align == "exact" else min(max_gap_s // data.grid_s, 1 << 53)
     subject, first, trajectory, t, x, y, ordered = _positions.gather_fixes(
-        chosen, data.subject, data.offset, data.t, data.x, data.y
+        chosen, data.subject, data.offset, data.times, data.x, data.y
     )
     if not ordered:  # stable: ties stay in the order of the trajectories' ids
         order = np.lexsort((t, np.repeat(np.arange(len(subject)), np.diff(first))))

@@ -37,7 +37,7 @@ def demand_sane(evidence: Evidence) -> None:
     demand(bool((np.diff(evidence.offset) > 0).all()), "Every record must have a row. Some have none.")
     are_positive = math.isfinite(data.grid_m) and data.grid_m > 0 and data.grid_s > 0
     demand(are_positive, "The dataset's grids must be positive. They are not.")
-    are_unix_s = max(-float(data.t.min()), float(data.t.max())) <= LARGEST_NUMBER
+    are_unix_s = max(-float(data.times.min()), float(data.times.max())) <= LARGEST_NUMBER
     demand(are_unix_s, "Every time must be in unix seconds. Some are too large to be.")
     demand(isinstance(evidence.params, Mapping), "The run's parameters must be a JSON object. They are not.")
 

@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dbanon.attacks.shared.keys import find, sort_distinct
 from dbanon.attacks.shared.replay import Timetable, join_ranges
@@ -42,12 +44,13 @@ def compare_requests(
     instant = rules.timetable.find_instant(evidence.request_t)
     request, record, place = _find_addressed_rows(evidence.request_subject, instant, rules.timetable, records, members)
     addressed, here = len(sort_distinct(request)), place >= 0
-    request, record, place = request[here], record[here], place[here]
+    if not here.all():
+        request, record, place = request[here], record[here], place[here]
     content = evidence.request_content[request]
     # Contents are counted by record: where they are too few, the record loses the requests of all its members.
     few = np.zeros(len(request), dtype=bool)
     if rules.min_contents > 1:
-        few = _contents.count_distinct(record, content)[record] < rules.min_contents
+        few = _contents.count_distinct(record.astype(np.int64), content)[record] < rules.min_contents
     left_out = {
         "outside_windows": int((instant < 0).sum()),
         "sender_not_published": int((instant >= 0).sum()) - addressed,
@@ -56,7 +59,8 @@ def compare_requests(
     }
     del request, instant  # as long as the requests, as is each of what follows
     # Sets of (record, row, content): what members sent, and what is published.
-    sent, published = _number_keys((record, place + 1, content), (shown.record, shown.seq, shown.content))
+    place += 1
+    sent, published = _number_keys((record, place, content), (shown.record, shown.seq, shown.content))
     del record, place, content
     all_sent = sort_distinct(sent)
     due = all_sent if not few.any() else sort_distinct(sent[~few])
@@ -70,22 +74,22 @@ def compare_requests(
 
 def _find_addressed_rows(
     subject: Int, instant: Int, timetable: Timetable, records: Records, members: Members
-) -> list[Int]:
-    """Find the rows that requests belong in: three int64[m], see `_passes.find_addressed_rows`."""
+) -> list[NDArray[Any]]:
+    """Find the rows that requests belong in: three int32[m], see `_passes.find_addressed_rows`."""
     from dbanon.attacks.tp_aware import _passes  # Numba is slow to import
 
     first = np.searchsorted(members.subject, np.arange(int(members.subject.max(initial=-1)) + 2))
 
-    def find_part(low: int) -> Int:
+    def find_part(low: int) -> list[NDArray[Any]]:
         at = instant[low : low + _REQUESTS_PER_PART]
         window, place = np.divmod(at, timetable.length)  # -1 // length is -1
         sent = _passes.Sent(subject[low : low + _REQUESTS_PER_PART], window, place)
         part = _passes.find_addressed_rows(sent, members, first, timetable.windows, records)
         part[0] += low
-        return part
+        return [column.astype(np.int32) for column in part]  # each goes by itself
 
-    parts = [np.empty((3, 0), np.int64), *cores.map_each(find_part, range(0, len(subject), _REQUESTS_PER_PART))]
-    return [np.concatenate([part[i] for part in parts]) for i in range(3)]
+    parts = [[*np.empty((3, 0), np.int32)], *cores.map_each(find_part, range(0, len(subject), _REQUESTS_PER_PART))]
+    return [np.concatenate([part.pop(0) for part in parts]) for _ in range(3)]
 
 
 def _count_lacking(keys: Int, known: Int) -> int:
@@ -108,7 +112,9 @@ def _number_keys(sent: tuple[Int, Int, Int], shown: tuple[Int, Int, Int]) -> tup
 
 
 def _pack_keys(record: Int, seq: Int, content: Int, seqs: int, contents: int) -> Int:
-    key = (record + 1) * seqs
+    key = record.astype(np.int64)
+    key += 1
+    key *= seqs
     key += seq
     key += 1
     key *= contents

@@ -165,7 +165,7 @@ def count_published(members: Members, timetable: Timetable) -> Int:
 
 
 def find_shown_requests(evidence: RequestEvidence, records: Records) -> Shown:
-    record, seq = evidence.published_request_record, evidence.published_request_seq.astype(np.int64)
+    record, seq = evidence.published_request_record, evidence.published_request_seq.astype(np.int64, copy=False)
     content = evidence.published_request_content
     earlier = (record[1:] < record[:-1]) | ((record[1:] == record[:-1]) & (seq[1:] < seq[:-1]))
     if earlier.any():

@@ -49,15 +49,14 @@ def read(evidence: Evidence, source: Source) -> RequestEvidence:
     requests: Requests = source.read_inputs("requests")["requests"]
     of_region, lists = source.read_lists("requests")
     code, request_code = _number(requests.contents, lists)
-    length, has = np.array([*map(len, lists), 0]), np.flatnonzero(of_region >= 0)
-    number = length[of_region[has]]
-    request, row = evidence.find_rows(np.repeat(has, number))
-    content = code[join_ranges((np.cumsum(length) - length)[of_region[has]], number)]
+    length, of_row = np.array([*map(len, lists), 0]), of_region[evidence.region]  # the last where there is none
+    number = length[of_row]
+    content = code[join_ranges((np.cumsum(length) - length)[of_row], number)]
     return evidence.extend(
         RequestEvidence,
-        published_request_record=evidence.cloak_record[row],
-        published_request_seq=evidence.cloak_seq[row],
-        published_request_content=content[request],
+        published_request_record=np.repeat(evidence.cloak_record, number),
+        published_request_seq=np.repeat(evidence.cloak_seq, number),
+        published_request_content=content,
         request_subject=requests.subject,
         request_t=requests.t,
         request_content=request_code[requests.content],

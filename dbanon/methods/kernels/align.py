@@ -37,8 +37,8 @@ class Timeline(NamedTuple):
     subject: Int  # [s]: distinct subject codes, ascending
     begin: Int  # [s]; begin, end: fixes of subject i are ``[begin[i], end[i])``, by (time, trajectory id)
     end: Int  # [s]
-    t: Float  # [m]; t, x, y: unix seconds, metres
-    x: Float  # [m]
+    t: Float  # unix seconds: [m], or those of each subject, where all have the same
+    x: Float  # [m]; x, y: metres
     y: Float  # [m]
     # Index, in the dataset, of each fix's trajectory; where `is_single`, of each subject's.
     trajectory: Int32  # [m] or int32[s]
@@ -48,7 +48,7 @@ class Timeline(NamedTuple):
 
 def demand_sane_times(data: Trajectories) -> None:
     """Raise `DataError` if there are fixes at times that cannot be unix seconds."""
-    if data.fixes and max(-float(data.t.min()), float(data.t.max())) > LATEST_S:
+    if data.fixes and max(-float(data.times.min()), float(data.times.max())) > LATEST_S:
         wild = int((np.abs(data.t) > LATEST_S).sum())
         raise DataError(
             f"Every time must be unix seconds before the year 5138. Got {format_count(wild, 'other')}. Load without "
@@ -66,7 +66,7 @@ def merge(data: Trajectories) -> Timeline:
     trajectory = by_subject.astype(np.int32)
     if len(subject) == len(in_order):
         begin, end = data.offset[:-1][by_subject], data.offset[1:][by_subject]
-        t, x, y, is_single = data.t, data.x, data.y, True
+        t, x, y, is_single = data.times, data.x, data.y, True
     else:
         length = np.diff(data.offset)[by_subject]
         trajectory = np.repeat(trajectory, length)
@@ -122,18 +122,19 @@ def compute_positions(line: Timeline, instants: Instants, who: Int32) -> tuple[F
     return x, y
 
 
-def compute_cells(
-    line: Timeline, instants: Instants, who: Int32, cell_m: float, root: tuple[float, float]
-) -> tuple[Int32, Int32]:
-    """Cells relative to the cell `root` of subjects present at every instant: two int32[p, count]."""
-    x, y = (np.empty((len(who), instants.count), np.int32) for _ in range(2))
+def compute_cells(line: Timeline, along: Float, instants: Instants, who: Int32, cell_m: float, least: float) -> Int32:
+    """Cells, from `least` on, of subjects present at every instant, along `line.x` or `line.y`: int32[p, count].
+
+    An axis at a time, so that a caller can give the positions along the first back before it asks for the other.
+    """
+    cells = np.empty((len(who), instants.count), np.int32)
 
     def run_range(low: int, high: int) -> None:
         scratch, some = np.empty((2, instants.count), np.int64), slice(low, high)
-        _fill_cells(line, instants, who[some], cell_m, root, scratch, x[some], y[some])
+        _fill_cells(line, along, instants, who[some], cell_m, least, scratch, cells[some])
 
     cores.share_work(np.full(len(who), instants.count), run_range, _MIN_POSITIONS_PER_THREAD)
-    return x, y
+    return cells
 
 
 def list_suppliers(line: Timeline, instants: Instants, who: Int32) -> tuple[Int, Int32]:
@@ -202,26 +203,27 @@ def _locate(line: Timeline, instants: Instants, subject: int, scratch: Int) -> i
     ``scratch[0]`` gets the first fix, -1 where there is no position, ``scratch[1]`` the second, -1 where one gives it.
     """
     t, grid, lo, hi = line.t, line.grid_s, line.begin[subject], line.end[subject]
+    shift = lo - lo % len(t)  # 0 where each fix has a time of its own
     start, step, count, mode, gap = instants
     low, high = lo, hi
     # Binary search for the first fix with a slot after the start: those of [lo, low) have none, of [high, hi) all.
     while low < high:
         middle = (low + high) // 2
-        if _floor_to_slot(t[middle], grid) <= start:
+        if _floor_to_slot(t[middle - shift], grid) <= start:
             low = middle + 1
         else:
             high = middle
     # Kept true: fixes before p have slots up to the last instant looked at, at first the start; `before` is the slot of
     # fix p - 1.
     p = low
-    before = _floor_to_slot(t[p - 1], grid) if p > lo else start
+    before = _floor_to_slot(t[p - 1 - shift], grid) if p > lo else start
     seen = 0
     # Both indices only grow from instant to instant: O(fixes in the window + count).
     for j in range(count):
         at = start + j * step
         after = before
         while p < hi:
-            after = _floor_to_slot(t[p], grid)
+            after = _floor_to_slot(t[p - shift], grid)
             if after > at:
                 break
             before = after
@@ -248,7 +250,8 @@ def _interpolate(line: Timeline, v: Float, a: int, b: int, at: int) -> Any:
     """Coordinate at an instant: of fix a, or on the straight line from a to b, in exactly the form the attack uses."""
     if b < 0:
         return v[a]
-    slot, after = _floor_to_slot(line.t[a], line.grid_s), _floor_to_slot(line.t[b], line.grid_s)
+    t = line.t
+    slot, after = _floor_to_slot(t[a % len(t)], line.grid_s), _floor_to_slot(t[b % len(t)], line.grid_s)
     return v[a] + (v[b] - v[a]) * ((at - slot) / (after - slot))
 
 
@@ -297,15 +300,13 @@ def _fill_positions(line: Timeline, instants: Instants, who: Int32, scratch: Int
 
 @compile_kernel
 def _fill_cells(
-    line: Timeline, instants: Instants, who: Int32, cell_m: float, root: tuple[float, float], scratch: Int,
-    out_x: Int32, out_y: Int32,
-) -> None:  # fmt: skip
+    line: Timeline, along: Float, instants: Instants, who: Int32, cell_m: float, least: float, scratch: Int, out: Int32
+) -> None:
     for i in range(len(who)):
         _locate(line, instants, who[i], scratch)
         for j in range(instants.count):
             a, b, at = scratch[0, j], scratch[1, j], instants.start + j * instants.step_s
-            out_x[i, j] = np.int32(np.floor(_interpolate(line, line.x, a, b, at) / cell_m) - root[0])
-            out_y[i, j] = np.int32(np.floor(_interpolate(line, line.y, a, b, at) / cell_m) - root[1])
+            out[i, j] = np.int32(np.floor(_interpolate(line, along, a, b, at) / cell_m) - least)
 
 
 @compile_kernel

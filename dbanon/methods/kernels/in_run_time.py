@@ -60,17 +60,17 @@ def mark_in_run_time(
             )
     if since is not None and until is not None and until <= since:
         raise ParameterError(f"The 'until' parameter of {method} must lie after 'since'. Got {until} and {since}.")
-    fixes, begin = np.ones(data.fixes, bool), since if since is not None else start
+    fixes, begin = np.ones(len(data.times), bool), since if since is not None else start
     if begin is None and until is None:
-        return fixes
+        return data.spread(fixes)
     # By slots, as positions are found: a fix late in the slot before `until` still belongs to that slot. Bounds are
     # multiples of `grid_s`, so no slot is cut.
-    slot = np.floor(data.t / data.grid_s)
+    slot = np.floor(data.times / data.grid_s)
     if begin is not None:
         fixes &= slot >= (begin - before_s) // data.grid_s
     if until is not None:
         fixes &= slot < until // data.grid_s
-    return fixes
+    return data.spread(fixes)
 
 
 def select_fixes(data: Trajectories, kept: NDArray[np.bool_]) -> Trajectories:

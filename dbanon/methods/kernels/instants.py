@@ -69,8 +69,8 @@ def is_in_own_time(t: Float, data: Trajectories, params: Parameters) -> NDArray[
     slot of the last fix, as the last instant's period does at the latest.
     """
     begin = params.since if params.since is not None else params.start
-    begin = _floor_to_slot(data.t.min(), data.grid_s) if begin is None else begin
-    end = _floor_to_slot(data.t.max(), data.grid_s) + params.step_s if params.until is None else params.until
+    begin = _floor_to_slot(data.times.min(), data.grid_s) if begin is None else begin
+    end = _floor_to_slot(data.times.max(), data.grid_s) + params.step_s if params.until is None else params.until
     return (t >= begin) & (t < end)
 
 
@@ -80,7 +80,7 @@ def _floor_to_slot(t: float, grid_s: int) -> int:
 
 def _find_first(data: Trajectories, params: Parameters) -> int:
     """Find the first instant by default: a multiple of `step_s`, `max_gap_s` late (last) if any instant is left."""
-    first_s = float(data.t.min())
+    first_s = float(data.times.min())
     if params.align == "last":
         # Sooner, subjects with a fix every `max_gap_s` have none yet, and would be absent from the first instants.
         start = -(-(_floor_to_slot(first_s, data.grid_s) + params.max_gap_s) // params.step_s) * params.step_s
@@ -90,7 +90,7 @@ def _find_first(data: Trajectories, params: Parameters) -> int:
 
 
 def _count_instants(start: int, data: Trajectories, params: Parameters) -> int:
-    total = (_floor_to_slot(data.t.max(), data.grid_s) - start) // params.step_s + 1
+    total = (_floor_to_slot(data.times.max(), data.grid_s) - start) // params.step_s + 1
     if params.until is not None:
         # The period of the last instant must end at `until` or before.
         total = min(total, (params.until - start) // params.step_s)

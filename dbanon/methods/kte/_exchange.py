@@ -7,7 +7,7 @@ import numpy as np
 from dbanon.base.kernels import compile_kernel
 from dbanon.base.trajectory import Float, Int
 from dbanon.methods.kte import _k_merge
-from dbanon.methods.kte._pairs import Pairs, compute_cost, sum_costs
+from dbanon.methods.kte._pairs import Pairs, compute_cost, recall_cost, sum_costs
 
 _MAX_TRIED_EXCHANGES = 3  # exchanges of a subject whose merges are computed
 _MAX_ROUNDS = 30
@@ -88,7 +88,7 @@ def _compute_merge_cost(table: Pairs, state: _State, members: Int, size: int) ->
     for m in range(size):
         state.begin[m], state.end[m] = table.begin[members[m]], table.end[members[m]]
     n = _k_merge.write_rows(table.samples, state.begin[:size], state.end[:size], state.merging)
-    return _k_merge.cut(state.merging, n)
+    return _k_merge.cut(state.merging, n, False)
 
 
 @compile_kernel
@@ -107,7 +107,7 @@ def _propose(table: Pairs, near: Int, k: int, state: _State, one: int) -> None:
     best, proposed, g = state.best, state.proposed, state.group[one]
     for place in range(len(best)):
         best[place], proposed[place, 0], proposed[place, 1] = np.inf, -1, -1
-    seen, here, size_here = state.seen[one], state.members[g], state.size[g]
+    seen, here, size_here, known = state.seen[one], state.members[g], state.size[g], table.costs
     # Sums over pairs stand for the costs of merges here, because a merge for each exchange would take too long.
     leaving = state.inside[one]
     for at in range(near.shape[1]):
@@ -124,15 +124,14 @@ def _propose(table: Pairs, near: Int, k: int, state: _State, one: int) -> None:
             _keep(best, proposed, arriving / size_there - leaving / (size_here - 1), one, -2 - h)
         for m in range(size_there):
             other = there[m]
-            delta = (
-                arriving - compute_cost(table, one, other) - state.inside[other]
-            ) / size_there - leaving / size_here
+            delta = (arriving - recall_cost(known, one, other) - state.inside[other]) / size_there - leaving / size_here
             # Costs are not negative, so a sum that is too large already need not be completed.
             for i in range(size_here):
                 if delta >= best[-1]:
                     break
                 if here[i] != one:
-                    delta += compute_cost(table, here[i], other) / size_here
+                    cost = recall_cost(known, here[i], other)
+                    delta += (cost if cost >= 0 else compute_cost(table, here[i], other)) / size_here
             _keep(best, proposed, delta, one, other)
 
 

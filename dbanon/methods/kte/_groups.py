@@ -238,7 +238,7 @@ class _Work:
         self.samples, self.k, self.n = freeze_arrays(samples), k, len(samples.offset) - 1
         self.table: Pairs = _pairs.build_pairs(samples, most)
         self.wanted = min(_CANDIDATES_BEYOND_K + k, self.n - 1)
-        self.signature = None if len(self.table.all) else _near.compute_signatures(samples)
+        self.signature = None if self.table.is_complete else _near.compute_signatures(samples)
         self.all_near = self.find_candidates(np.arange(self.n))
         self.near = np.ascontiguousarray(self.all_near[:, : self.wanted])
 
@@ -251,7 +251,7 @@ class _Work:
         else:
             near = _near.find_nearest(self.signature[left], self.wanted).astype(np.int64)
         one = np.repeat(left, near.shape[1])
-        costs = _pairs.look_up(self.samples, self.table, one, left[near.ravel()]).reshape(near.shape)
+        costs = _pairs.look_up(self.table, one, left[near.ravel()]).reshape(near.shape)
         return np.asarray(left[np.take_along_axis(near, np.argsort(costs, axis=1, kind="stable"), axis=1)], np.int64)
 
     def compute_costs(self, members: Int, size: Int) -> Int:
@@ -279,7 +279,7 @@ def _partition(work: _Work, rng: np.random.Generator, *, improve: bool) -> Int:
     # its first pair has k - 1 near subjects who are all free: so this ends.
     while len(left) >= work.k:
         a, b = np.repeat(left, near.shape[1]), near.ravel()
-        costs = _pairs.look_up(work.samples, work.table, a, b)
+        costs = _pairs.look_up(work.table, a, b)
         # Each pair once, where either knows the other, the cheapest first.
         low, high = np.minimum(a, b), np.maximum(a, b)
         by_cost = np.lexsort((high, low, costs))

@@ -12,10 +12,12 @@ cut in two if and only if i <= c(c(j) - 1); so a stretch of the optimum that end
 c(c(j) - 1) < i <= c(j). Its box is that of rows i to c(j), which grows as i falls, joined to that of rows c(j) to j,
 which grows as j rises while c(j) stays: neither is computed twice, and a row is in at most k of either.
 
+A start is left out for good where as little was spent before a later one, whose stretches are shorter and narrower.
+
 That leaves pairs (i, j), few where the samples of the inputs alternate, but L^2 for two runs of L rows each of one
-input. Long ranges of starts are therefore cut into blocks. A block whose starts all give the same box (a subject rests)
-is a minimum of lines in the time of the end, kept until the box changes; a block is passed over whose least cost before
-it, with the box of its last start and the time from it, is no better than the best.
+input. Many starts are therefore cut into blocks. A block whose starts all give the same box (a subject rests) is a
+minimum of lines in the time of the end, kept until the box changes; a block is passed over whose least cost before it,
+with the box of its last start and the time from it, is no better than the best.
 """
 
 from collections.abc import Iterator
@@ -38,17 +40,20 @@ _STARTS_PER_BLOCK = 32
 # Columns of rows: slot; box; c(j); the least cost of the rows up to this one; the start of the last stretch of these.
 _T, _X0, _Y0, _X1, _Y1, _C, _COST, _START = range(8)
 _ROW_COLUMNS = 8
-# Of blocks of starts: least cost before one of them; for which sum of spans the next two hold (0: none); the least
-# over starts of (cost before - spans * slot), and the start that has it.
-_BEFORE, _SPANS, _LINE, _BY = range(4)
+# Of each start: the cost of the rows before it; its slot; the box of the rows from it to c(j); its row.
+_BEFORE, _SLOT, _WEST, _SOUTH, _EAST, _NORTH, _ROW = range(7)
+_START_ROWS = 7
+# Of blocks of starts: for which sum of spans the next two hold (0: none); the least over starts of (cost before - spans
+# * slot), and the start that has it.
+_SPANS, _LINE, _BY = range(3)
 
 
 class Scratch(NamedTuple):
     """Room for one task after the other."""
 
     rows: Int  # [r, _ROW_COLUMNS]
-    reach: Int  # [r, 4]: of a start, the box of the rows from it to c(j)
-    blocks: Int  # [r // _STARTS_PER_BLOCK + 1, 4]
+    starts: Int  # [_START_ROWS, r]: for c(j), from the latest on, each with less spent before it than the one before
+    blocks: Int  # [r // _STARTS_PER_BLOCK + 1, 3]
     inputs: Int  # [k, 2]: of each input, its next sample and the last row it is in
 
 
@@ -90,7 +95,7 @@ def merge(samples: Samples, offset: Int, begin: Int, end: Int, tasks: Tasks = SE
     Notes
     -----
     O(k m) time for k inputs of m samples where inputs alternate; for runs of L rows of one input, O(L) more a row at
-    worst, divided by the length of a block. Memory beside the result: half of it, and 100 bytes a sample of the largest
+    worst, divided by the length of a block. Memory beside the result: half of it, and 120 bytes a sample of the largest
     task and thread.
     """
     offset, begin, end = (np.ascontiguousarray(values, np.int64) for values in (offset, begin, end))
@@ -206,8 +211,8 @@ def make_scratch(rows: int, inputs: int) -> Scratch:
     """Make room for tasks of so many rows and inputs at most."""
     return Scratch(
         np.empty((rows, _ROW_COLUMNS), np.int64),
-        np.empty((rows, 4), np.int64),
-        np.empty((rows // _STARTS_PER_BLOCK + 1, 4), np.int64),
+        np.empty((_START_ROWS, rows), np.int64),
+        np.empty((rows // _STARTS_PER_BLOCK + 1, 3), np.int64),
         np.empty((inputs, 2), np.int64),
     )
 
@@ -219,7 +224,7 @@ def _merge(samples: Stretches, inputs: _Inputs, scratch: Scratch, merged: Any, n
     for task in range(len(number)):
         low, high = inputs.offset[task], inputs.offset[task + 1]
         n = write_rows(samples, inputs.begin[low:high], inputs.end[low:high], scratch)
-        cut(scratch, n)
+        cut(scratch, n, True)
         # Lines 16-17: follow the stretches back from the last row, once to count them and once to write them.
         j = n - 1
         while j >= 0:
@@ -241,14 +246,14 @@ def _merge(samples: Stretches, inputs: _Inputs, scratch: Scratch, merged: Any, n
 def _fill_costs(samples: Stretches, inputs: _Inputs, scratch: Scratch, cost: Int) -> None:
     for task in range(len(cost)):
         low, high = inputs.offset[task], inputs.offset[task + 1]
-        cost[task] = cut(scratch, write_rows(samples, inputs.begin[low:high], inputs.end[low:high], scratch))
+        cost[task] = cut(scratch, write_rows(samples, inputs.begin[low:high], inputs.end[low:high], scratch), False)
 
 
 @compile_kernel
 def _fill_pair_costs(samples: Stretches, pairs: Int, scratch: Scratch, cost: Float) -> None:
     for pair in range(len(cost)):
         a, end_a, b, end_b = pairs[pair, 0], pairs[pair, 1], pairs[pair, 2], pairs[pair, 3]
-        cost[pair] = cut(scratch, write_rows_of_two(samples, a, end_a, b, end_b, scratch.rows))
+        cost[pair] = cut(scratch, write_rows_of_two(samples, a, end_a, b, end_b, scratch.rows), False)
 
 
 @compile_kernel
@@ -313,124 +318,121 @@ def write_rows(samples: Stretches, begin: Int, end: Int, scratch: Scratch) -> in
 
 
 @compile_kernel
-def cut(scratch: Scratch, n: int) -> Any:
-    """Write the least cost up to every row and the start of its last stretch; the cost of all.
+def cut(scratch: Scratch, n: int, has_starts: bool) -> Any:
+    """Write the least cost up to every row and, if asked for, the start of its last stretch; the cost of all.
 
     Rows before the first that has every input behind it end no stretch: their cost is never read.
     """
-    rows, reach, first = scratch.rows, scratch.reach, n
-    width: int = _STARTS_PER_BLOCK
-    c, before, low, hint = -1, -1, 0, 0
+    # In one function, and `starts` as one array: calls with many arrays take longer than what they do here.
+    rows, starts, first, c, number, hint = scratch.rows, scratch.starts, n, -1, 0, -1
     box = _bound(rows, 0, 0)  # of rows c to j
     # Line 6. Kept true: rows before j hold the optimal cost of all rows up to them, which depends on no later row
     # (Proposition 2).
     for j in range(n):
-        row = rows[j]
         # Line 8: no start makes a stretch that ends here complete.
-        if row[_C] < 0:
+        if rows[j, _C] < 0:
             continue
         first = min(first, j)
         # While c(j) stays, the starts that may be best do too, and the box of rows c to j grows by row j alone.
-        if row[_C] == c:
-            box = _join(box, row)
+        if rows[j, _C] == c:
+            box = _join(box, rows, j)
         else:
-            c = row[_C]
-            box = _bound(rows, c, j)
+            c, number, hint, least = rows[j, _C], 0, -1, _INFINITY
+            box, whole = _bound(rows, c, j), _bound(rows, c, c)
             before = rows[c - 1, _C] if c > 0 else -1
-            low = max(before, first) + 1  # the least start, where rows can be cut before c
-            hint = c
-            if before < 0:
-                reach[0, 0], reach[0, 1], reach[0, 2], reach[0, 3] = _bound(rows, 0, c)
-            elif c - low >= 2 * _STARTS_PER_BLOCK:
-                width = max(_STARTS_PER_BLOCK, int(np.sqrt(c - low)) // 4)
-                _cut_into_blocks(scratch, low, c, width)
-        after = row[_T] + 1
-        if before < 0:
-            # No complete stretch ends before c: all rows up to j are one.
-            row[_START] = 0
-            row[_COST] = (after - rows[0, _T]) * _sum_spans(reach[0], box)
-        elif c - low >= 2 * _STARTS_PER_BLOCK:
-            # Many starts: blocks of them are passed over or looked up, from the one that was best for the row before.
-            hint = _search(scratch, low, c, width, j, box, hint)
-        else:
-            # Lines 10-14, from the latest start to the first one that makes a stretch that can be cut in two
-            # (Proposition 1). Strictly less: of equal costs the latest start stays.
-            best, start, whole = _INFINITY, c, box
-            for i in range(c, low - 1, -1):
-                # Kept true: `whole` is the box of rows i to j.
-                whole = _join(whole, rows[i])
-                spans = whole.x1 - whole.x0 + whole.y1 - whole.y0 + 2
-                cost = rows[i - 1, _COST] + (after - rows[i, _T]) * spans
-                if cost < best:
-                    best, start = cost, i
-            row[_COST], row[_START] = best, start
+            # From the latest start to the first one that makes a stretch that can be cut in two (Proposition 1). Where
+            # no complete stretch ends before c, all rows are one: the last one written stands, with nothing before it.
+            for i in range(c, max(before, first) if before >= 0 else -1, -1):
+                whole, spent = _join(whole, rows, i), rows[i - 1, _COST] if before >= 0 else np.int64(0)
+                starts[_BEFORE, number], starts[_SLOT, number], starts[_ROW, number] = spent, rows[i, _T], i
+                starts[_WEST, number], starts[_SOUTH, number] = whole.x0, whole.y0
+                starts[_EAST, number], starts[_NORTH, number] = whole.x1, whole.y1
+                number += int((before >= 0) & (spent < least))
+                least = min(least, spent)
+            number = max(number, 1)
+        if number >= 2 * _STARTS_PER_BLOCK:
+            # Blocks of starts are passed over or looked up, from the one that was best for the row before.
+            hint = _search(scratch, number, j, box, hint)
+            continue
+        # Lines 10-14, without a branch, so that several are computed at once.
+        after, best = rows[j, _T] + 1, _INFINITY
+        for i in range(number):
+            best = min(best, starts[_BEFORE, i] + (after - starts[_SLOT, i]) * _sum_spans(starts, i, box))
+        rows[j, _COST] = best
+        if has_starts:
+            rows[j, _START] = starts[_ROW, _find_start(starts, after, box, best)]
     return rows[n - 1, _COST]
+
+
+@compile_kernel
+def _find_start(starts: Int, after: int, box: _Box, best: Any) -> int:
+    """Find the latest start of a cost: it stays where several cost as much."""
+    i = 0
+    while starts[_BEFORE, i] + (after - starts[_SLOT, i]) * _sum_spans(starts, i, box) > best:
+        i += 1
+    return i
 
 
 @compile_kernel
 def _bound(rows: Int, i: int, j: int) -> _Box:
     box = _Box(_INFINITY, _INFINITY, -_INFINITY, -_INFINITY)
     for at in range(i, j + 1):
-        box = _join(box, rows[at])
+        box = _join(box, rows, at)
     return box
 
 
 @compile_kernel
-def _join(box: _Box, row: Int) -> _Box:
-    return _Box(min(box.x0, row[_X0]), min(box.y0, row[_Y0]), max(box.x1, row[_X1]), max(box.y1, row[_Y1]))
+def _join(box: _Box, rows: Int, i: int) -> _Box:
+    x0, y0, x1, y1 = rows[i, _X0], rows[i, _Y0], rows[i, _X1], rows[i, _Y1]
+    return _Box(min(box.x0, x0), min(box.y0, y0), max(box.x1, x1), max(box.y1, y1))
 
 
 @compile_kernel
-def _sum_spans(reach: Int, box: _Box) -> Any:
+def _sum_spans(starts: Int, i: int, box: _Box) -> Any:
     """Columns and rows of cells of a start's box joined to another."""
-    return max(reach[2], box.x1) - min(reach[0], box.x0) + max(reach[3], box.y1) - min(reach[1], box.y0) + 2
+    wide = max(starts[_EAST, i], box.x1) - min(starts[_WEST, i], box.x0)
+    return wide + max(starts[_NORTH, i], box.y1) - min(starts[_SOUTH, i], box.y0) + 2
 
 
 @compile_kernel
-def _cut_into_blocks(scratch: Scratch, low: int, c: int, width: int) -> None:
-    """Write the box of rows i to c for every start i, and cut starts into blocks, from c down."""
-    rows, reach, blocks = scratch.rows, scratch.reach, scratch.blocks
-    box = _bound(rows, c, c)
-    for i in range(c, low - 1, -1):
-        box = _join(box, rows[i])
-        reach[i, 0], reach[i, 1], reach[i, 2], reach[i, 3] = box
-        block = (c - i) // width
-        if (c - i) % width == 0:
-            blocks[block, _BEFORE], blocks[block, _SPANS] = _INFINITY, 0
-        blocks[block, _BEFORE] = min(blocks[block, _BEFORE], rows[i - 1, _COST])
-
-
-@compile_kernel
-def _search(scratch: Scratch, low: int, c: int, width: int, j: int, box: _Box, hint: int) -> Any:
-    """Write the best of many starts for row j; return it. `box` is that of rows c to j."""
-    rows, reach, blocks, after = scratch.rows, scratch.reach, scratch.blocks, scratch.rows[j, _T] + 1
+def _search(scratch: Scratch, number: int, j: int, box: _Box, hint: int) -> Any:
+    """Write the best of many starts for row j; return it. `box` is that of rows c to j; `hint` -1 where c is new."""
+    starts, blocks, after = scratch.starts, scratch.blocks, scratch.rows[j, _T] + 1
+    before, slot, width = starts[_BEFORE], starts[_SLOT], max(_STARTS_PER_BLOCK, int(np.sqrt(number)) // 4)
+    if hint < 0:
+        hint, blocks[: number // _STARTS_PER_BLOCK + 1, _SPANS] = 0, 0
     # Kept true: starts passed over cost at least `best`, or more than the start that was best for the row before.
-    bar = rows[hint - 1, _COST] + (after - rows[hint, _T]) * _sum_spans(reach[hint], box)
-    best, start = _INFINITY, c
-    for block in range((c - low) // width + 1):
-        top = c - block * width
-        bottom = max(low, top - width + 1)
-        narrow = _sum_spans(reach[top], box)
+    bar = before[hint] + (after - slot[hint]) * _sum_spans(starts, hint, box)
+    best, start = _INFINITY, 0
+    for block in range((number - 1) // width + 1):
+        top = block * width
+        bottom = min(number, top + width) - 1
+        narrow = _sum_spans(starts, top, box)
         # No start of the block costs less: none has less before it, a shorter stretch or a smaller box.
-        bound = blocks[block, _BEFORE] + (after - rows[top, _T]) * narrow
+        bound = before[bottom] + (after - slot[top]) * narrow
         if bound > bar or bound >= best:
             continue
         # Boxes grow as starts fall, so all starts between have this box too: costs differ by a constant in `after`.
-        if _sum_spans(reach[bottom], box) == narrow:
+        if _sum_spans(starts, bottom, box) == narrow:
             if blocks[block, _SPANS] != narrow:
-                line, by = _INFINITY, top
-                for i in range(top, bottom - 1, -1):
-                    value = rows[i - 1, _COST] - narrow * rows[i, _T]
-                    if value < line:
-                        line, by = value, i
-                blocks[block, _SPANS], blocks[block, _LINE], blocks[block, _BY] = narrow, line, by
+                _find_line(starts, top, bottom, narrow, blocks[block])
             cost = blocks[block, _LINE] + after * narrow
             if cost < best:
                 best, start = cost, blocks[block, _BY]
             continue
-        for i in range(top, bottom - 1, -1):
-            cost = rows[i - 1, _COST] + (after - rows[i, _T]) * _sum_spans(reach[i], box)
+        for i in range(top, bottom + 1):
+            cost = before[i] + (after - slot[i]) * _sum_spans(starts, i, box)
             if cost < best:
                 best, start = cost, i
-    rows[j, _COST], rows[j, _START] = best, start
+    scratch.rows[j, _COST], scratch.rows[j, _START] = best, starts[_ROW, start]
     return start
+
+
+@compile_kernel
+def _find_line(starts: Int, top: int, bottom: int, spans: int, block: Int) -> None:
+    """Write the least of the lines of starts that all give the same box, and which it is."""
+    block[_SPANS], block[_LINE], block[_BY] = spans, _INFINITY, top
+    for i in range(top, bottom + 1):
+        value = starts[_BEFORE, i] - spans * starts[_SLOT, i]
+        if value < block[_LINE]:
+            block[_LINE], block[_BY] = value, i

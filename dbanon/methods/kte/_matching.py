@@ -6,7 +6,7 @@ import numpy as np
 
 from dbanon.base.kernels import compile_kernel
 from dbanon.base.trajectory import Bool, Float, Int
-from dbanon.methods.kte._pairs import Pairs, compute_cost, is_among
+from dbanon.methods.kte._pairs import Pairs, compute_cost, is_among, recall_cost
 
 KICKS_PER_SUBJECT = 40  # where all pairs are known
 _PARTNERS_BY_STEP = (10, 5, 3)  # partners tried at each step of a chain
@@ -47,7 +47,7 @@ def improve(table: Pairs, near: Int, mate: Int, active: Bool, rng: np.random.Gen
     chains = np.empty((2, 8), np.int64)
     matching = _Matching(near, mate, active, chains[0], chains[1], np.empty(4, np.int64), np.empty(4))
     _exchange(table, matching)
-    if rng is not None and len(table.all) and near.shape[1] and (mate >= 0).sum() > 6:
+    if rng is not None and table.is_complete and near.shape[1] and (mate >= 0).sum() > 6:
         draws = rng.integers(1 << 62, size=(KICKS_PER_SUBJECT * len(mate), 4))
         _disturb(table, matching, draws, mate.copy())
 
@@ -80,9 +80,12 @@ def _exchange(table: Pairs, matching: _Matching) -> float:
 def _find_chain(table: Pairs, matching: _Matching, one: int) -> tuple[float, int]:
     """Write the chain of greatest gain from a subject; its gain and length."""
     near, mate, _, best, chain, tried, gained = matching
+    known = table.costs
     gain, length, depth = 0.0, 0, 0
     tried[0] = 0
-    chain[0], chain[1], gained[0] = one, mate[one], compute_cost(table, one, mate[one])
+    chain[0], chain[1], gained[0] = one, mate[one], np.float64(recall_cost(known, one, mate[one]))
+    if gained[0] < 0:
+        gained[0] = compute_cost(table, one, mate[one])
     while depth >= 0:
         if depth == len(_PARTNERS_BY_STEP) or tried[depth] >= min(_PARTNERS_BY_STEP[depth], near.shape[1]):
             depth -= 1
@@ -91,7 +94,8 @@ def _find_chain(table: Pairs, matching: _Matching, one: int) -> tuple[float, int
         other = near[last, tried[depth]]
         tried[depth] += 1
         # Kept true: what is gained before the chain is closed is positive; those further away would lose it too.
-        left = gained[depth] - compute_cost(table, last, other)
+        cost = recall_cost(known, last, other)
+        left = gained[depth] - (cost if cost >= 0 else compute_cost(table, last, other))
         if left <= 0:
             tried[depth] = near.shape[1]
             continue
@@ -100,8 +104,10 @@ def _find_chain(table: Pairs, matching: _Matching, one: int) -> tuple[float, int
             continue
         depth += 1
         chain[end], chain[end + 1] = other, mate[other]
-        gained[depth] = left + compute_cost(table, other, mate[other])
-        closed = gained[depth] - compute_cost(table, mate[other], one)
+        cost = recall_cost(known, other, mate[other])
+        gained[depth] = left + (cost if cost >= 0 else compute_cost(table, other, mate[other]))
+        cost = recall_cost(known, mate[other], one)
+        closed = gained[depth] - (cost if cost >= 0 else compute_cost(table, mate[other], one))
         if closed > gain:
             gain, length = closed, end + 2
             for i in range(length):
@@ -113,7 +119,7 @@ def _find_chain(table: Pairs, matching: _Matching, one: int) -> tuple[float, int
 @compile_kernel
 def _disturb(table: Pairs, matching: _Matching, draws: Int, kept: Int) -> None:
     """Join three pairs that are near one another anew by chance, exchange, and keep what is no worse."""
-    near, mate, active, n = matching.near, matching.mate, matching.active, len(kept)
+    near, mate, active, known, n = matching.near, matching.mate, matching.active, table.costs, len(kept)
     for kick in range(len(draws)):
         t1 = draws[kick, 0] % n
         t2 = mate[t1]
@@ -127,8 +133,9 @@ def _disturb(table: Pairs, matching: _Matching, draws: Int, kept: Int) -> None:
         t6 = mate[t5]
         if t6 < 0 or t5 in (t1, t2, t3):
             continue
-        gain = compute_cost(table, t1, t2) + compute_cost(table, t3, t4) + compute_cost(table, t5, t6)
-        gain -= compute_cost(table, t2, t3) + compute_cost(table, t4, t5) + compute_cost(table, t6, t1)
+        # All costs are known here.
+        gain = 0.0 + recall_cost(known, t1, t2) + recall_cost(known, t3, t4) + recall_cost(known, t5, t6)
+        gain -= 0.0 + recall_cost(known, t2, t3) + recall_cost(known, t4, t5) + recall_cost(known, t6, t1)
         mate[t2], mate[t3], mate[t4], mate[t5], mate[t6], mate[t1] = t3, t2, t5, t4, t1, t6
         for t in (t1, t2, t3, t4, t5, t6):
             active[t] = True

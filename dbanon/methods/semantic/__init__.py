@@ -130,6 +130,7 @@ METHOD = Method(
             name="atoms",
             summary="the pair of trajectories that loses least is merged first. GLOVE on cells with l=0, t=inf",
             stands_alone=True,
+            tight=None,
         ),
     ),
     columns=(

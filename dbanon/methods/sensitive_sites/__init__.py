@@ -76,8 +76,8 @@ METHOD = Method(
     "Sensitive Sites, 2008",
     attack="dbanon.attacks.sensitive_sites",
     algorithms=(
-        Algorithm(name="bk", summary="least total area for people and sites along one curve"),
-        Algorithm(name="mk", summary="people grouped along a curve, then groups given to sites: quicker, larger"),
+        Algorithm(name="bk", summary="least total area for people and sites along one curve", tight=None),
+        Algorithm(name="mk", summary="people grouped along a curve, then given to sites: quicker, larger", tight=None),
     ),
     columns=(CLOAKED,),
     reads=("sites",),

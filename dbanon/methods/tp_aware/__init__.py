@@ -97,7 +97,11 @@ METHOD = Method(
     paper="Deutsch, Hull, Vyas, Zhao: Trajectory and Policy Aware Sender Anonymity in Location Based Services, 2012",
     attack="dbanon.attacks.tp_aware",
     algorithms=(
-        Algorithm(name="traj-anon", summary="least total cloak area over the binary tree of uniform semi-quadrants"),
+        Algorithm(
+            name="traj-anon",
+            summary="least total cloak area over the binary tree of uniform semi-quadrants",
+            tight={"cloak": "mbr", "min_cloak_m": None},
+        ),
     ),
     columns=(
         Column(

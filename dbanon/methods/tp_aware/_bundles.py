@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -45,9 +45,10 @@ def compute_cloaks(data: Trajectories, params: Parameters, algorithm: str, tasks
     published = [s for s in surveys if s.present >= params.k]
     root = _find_root(published)
     plan = _Plan(data=data, line=line, params=params, cell_m=cell_m, root=root)
+    del line  # `plan` gives its positions back
     # Drawn over all windows before they are shared out, so the bound does not depend on who computes which.
     sampled = _bound.draw_sample(np.array([s.present for s in published]))
-    cells = (plan.find_cells(s, few) for s, few in zip(published, sampled, strict=True))
+    cells = plan.list_cells(published, sampled)
     threads = _THREADS_PER_WINDOW if most * params.instants >= _MIN_POSITIONS_FOR_THREADS else 1
     groups = tasks.map(_group, ((algorithm, params, window) for window in cells), threads=threads)
     windows = [_make_window(plan, s, g) for s, g in zip(published, groups, strict=True)]
@@ -111,7 +112,7 @@ class Bundles:
     quadrant_cost: float
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False)
 class _Plan:
     """What all windows of a run share."""
 
@@ -121,9 +122,22 @@ class _Plan:
     cell_m: float
     root: tuple[float, float, int]
 
-    def find_cells(self, survey: _Survey, sampled: Int) -> "_Cells":
-        x, y = align.compute_cells(self.line, survey.instants, survey.who, self.cell_m, self.root[:2])
-        return _Cells(x, y, self.root[2], sampled, *self.find_guest_cells(survey))
+    def list_cells(self, surveys: list[_Survey], sampled: list[Int]) -> Iterator["_Cells"]:
+        """Find the cells of each window; those of the last use positions up, unless there may be guests."""
+        is_spare = self.data.is_spare and not any(len(survey.guests) for survey in surveys)
+        for survey, few in zip(surveys, sampled, strict=True):
+            guests = self.find_guest_cells(survey)
+            x, y = (self.find_cells(survey, axis, is_spare and survey is surveys[-1]) for axis in ("x", "y"))
+            yield _Cells(x, y, self.root[2], few, *guests)
+            del x, y  # before those of the next are found
+
+    def find_cells(self, survey: _Survey, axis: str, is_last: bool) -> Int32:
+        along, least = getattr(self.line, axis), self.root["xy".index(axis)]
+        cells = align.compute_cells(self.line, along, survey.instants, survey.who, self.cell_m, least)
+        if is_last:
+            gone: dict[str, Any] = {axis: self.data.forget(axis)}
+            self.line = self.line._replace(**gone)
+        return cells
 
     def find_guest_cells(self, survey: _Survey) -> tuple[Int32, Int32]:
         """Cells of those who may be guests, `_guests.ABSENT` where there is no position."""

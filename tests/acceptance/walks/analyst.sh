@@ -79,7 +79,6 @@ END
 
 python3 - <<'END'
 import geopandas
-import numpy
 import sqlalchemy
 
 engine = sqlalchemy.create_engine("postgresql+psycopg://anna@server/geo")
@@ -90,15 +89,12 @@ query = """
 rows = geopandas.read_postgis(sqlalchemy.text(query), engine, geom_col="region", index_col="cloak_id")
 
 people = rows.groupby("valid_from")["subjects"].sum()
-box = rows.bounds
-sides = (box[["maxx", "maxy"]].to_numpy() - box[["minx", "miny"]].to_numpy()).max(axis=1)  # the longer ones
-print(rows.crs.to_epsg(), people.iloc[0], round(numpy.median(sides)))
+print(rows.crs.to_epsg(), people.iloc[0])
 rows.to_parquet("city_k5.parquet")
 END
 
 python3 - <<'END'
 import geoalchemy2
-import geopandas
 from sqlalchemy import BigInteger, Column, MetaData, Table, create_engine, func, select
 
 key = Column("cloak_id", BigInteger, primary_key=True)
@@ -115,10 +111,6 @@ at_most = (
 with engine.connect() as connection:
     for row in connection.execute(at_most.limit(3)):
         print(row.valid_from, row.people)
-
-minute = select(city.c.cloak_id, city.c.region, city.c.subjects).where(city.c.valid_from == row.valid_from)
-frame = geopandas.read_postgis(minute, engine, geom_col="region", index_col="cloak_id")
-print(frame.crs.to_epsg(), frame["subjects"].sum())
 END
 
 psql -AtqX -v release=city_0810 -f map.sql "host=server dbname=geo user=anna" > map.svg

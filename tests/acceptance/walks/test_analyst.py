@@ -32,6 +32,7 @@ PROGRAMS = {
 RELEASES = "\n## Make the two releases"
 """The part of the page for the operator, which the fixture types."""
 QUESTIONS = "docs/analysts/ten-questions.md"  # which tests/acceptance/test_taxis.py asks
+DASHBOARDS = "docs/analysts/dashboards.md"  # which tests/acceptance/test_dashboards.py asks
 TRUST = "docs/analysts/trust-answers.md"  # on which there is nothing to type
 PHONES = (
     "dbanon synth --dataset phones --objects 200 --instants 60 --pois 4000 --stations 150 --seed 3 --population phones",
@@ -110,10 +111,12 @@ def stranger(
 
 def test_every_page_for_analysts_is_walked_or_asked() -> None:
     there = {str(page.relative_to(pages.ROOT)) for page in (pages.ROOT / "docs" / "analysts").rglob("*.md")}
-    assert there == {READING, FILES, QUESTIONS, TRUST}
+    assert there == {READING, FILES, QUESTIONS, DASHBOARDS, TRUST}
     assert pages.split((pages.ROOT / TRUST).read_text()) == []
     asked = pages.split((pages.ROOT / QUESTIONS).read_text())
     assert {kind for kind, _ in asked} == {"sql cabs", "text"}
+    asked = pages.split((pages.ROOT / DASHBOARDS).read_text())
+    assert {kind for kind, _ in asked} == {"sql dashboard", "python dashboard"}
 
 
 def test_the_analysts_walk_is_what_the_pages_say() -> None:

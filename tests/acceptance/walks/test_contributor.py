@@ -23,7 +23,7 @@ WHOLE = "./dev test "
 def list_commands() -> list[str]:
     """Give the lines of the page's blocks, in order."""
     blocks = pages.split((pages.ROOT / PAGE).read_text())
-    assert {kind for kind, _ in blocks} == {"sh", "text"}
+    assert {kind for kind, _ in blocks} == {"sh"}
     lines = [line for kind, block in blocks if kind == "sh" for line in block.splitlines()]
     return [line.partition("  #")[0].strip() for line in lines]
 
