@@ -236,7 +236,7 @@ def test_a_worker_whose_lock_is_lost_stops_and_connects_again(
 
 
 END_READER = """SELECT count(*) FILTER (WHERE {}(pid)) FROM pg_stat_activity
-    WHERE wait_event_type = 'Lock' AND query ~ 'FROM ONLY dbanon.trajectory|dbanon_internal.compute_run_digest'
+    WHERE wait_event_type = 'Lock' AND query ~ 'dbanon.trajectory|dbanon_internal.compute_run_digest'
     AND datname = current_database()"""
 
 
