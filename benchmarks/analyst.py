@@ -62,7 +62,7 @@ def publish(rows: int) -> None:
     """Generate so many people that about so many rows are published, and publish them."""
     with open_database() as database:
         database.synth(
-            NAME, objects=rows * K // INSTANT_COUNT * 5 // 4, instants=INSTANT_COUNT, whole_share=1.0, seed=1, **NETWORK
+            NAME, objects=rows * K // INSTANT_COUNT, instants=INSTANT_COUNT, whole_share=1.0, seed=1, **NETWORK
         )
         database.run("tp-aware", dataset=NAME, params={"k": K}, publish=NAME)
 

@@ -5,19 +5,20 @@ of its own, one after the other. CPU seconds are of that process and of all that
 use the machine, only these can be compared. With `--kills` it kills helpers while they send results, and counts the
 calls that hang.
 
-With ``--people N`` it measures each window of so many people alone (CPU seconds, bytes), and replays the schedule for
-1, 2, 4 and 8 machines.
+With ``--people N`` it compares one process of one thread with a Dask scheduler and two processes of one thread each on
+this machine, for each kind of task, with so many people or fewer, and kills one of them at work.
 """
 
 import argparse
 import hashlib
 import multiprocessing
 import os
-import pickle
 import random
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import deque
@@ -25,19 +26,21 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+import distributed
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from benchmarks import k_merge, mob
 from dbanon.base import cores, tasks
 from dbanon.base.cloaks import Cloaks
 from dbanon.base.tasks import SERIAL_TASKS, Processes, Tasks
 from dbanon.base.trajectory import Trajectories
 from dbanon.methods import METHODS
+from dbanon.worker.cluster import Cluster
 
 PEOPLE, WINDOWS, INSTANTS, SEED = 50_000, 8, 30, 20120905
 BUSY_TASKS = 24  # tasks that keep one core busy for half a second or more
@@ -122,7 +125,6 @@ def open_engine(name: str) -> Iterator[Tasks]:
         with ProcessPoolExecutor(HELPERS, multiprocessing.get_context(name.split()[1])) as executor:
             yield Futures(executor.submit)
     else:
-        import distributed
         from distributed.security import Security
 
         security = Security.temporary() if name.endswith("tls") else None
@@ -193,8 +195,7 @@ def measure(name: str) -> None:
             step()
         figures += [time.perf_counter() - began, measure_cpu_s() - before]
         over.set()
-    digest = hashlib.sha256(cloaks[-1].bounds.tobytes() + cloaks[-1].member_record.tobytes()).hexdigest()[:12]
-    print(*figures, median([mb for mb in seen if mb] or [0]), digest)
+    print(*figures, median([mb for mb in seen if mb] or [0]), digest_cloaks(cloaks[-1]))
 
 
 # ---- killed while they send ------------------------------------------------------------------------------------------
@@ -238,55 +239,80 @@ def send_much(name: str, going: threading.Event, killed: threading.Event, ended:
     ended.set()
 
 
-# ---- many machines, replayed -----------------------------------------------------------------------------------------
-
-NETWORK_BYTES_S, DELAY_S = 125e6, 0.002  # of a machine's line: 1 Gbit/s; there and back
+# ---- a cluster on this machine ---------------------------------------------------------------------------------------
 
 
-@dataclass
-class Measured:
-    """`Tasks` that another machine would do, done here one after the other: what each costs."""
-
-    tasks: list[tuple[float, int]] = field(default_factory=list)  # CPU s and bytes of each
-
-    def map(self, function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]], *, threads: int = 1) -> list[Any]:
-        """Do tasks, on one core each."""
-        results = []
-        for each in arguments:
-            sent = pickle.dumps((function, each), pickle.HIGHEST_PROTOCOL)
-            before = time.process_time()
-            results.append(call_on_one_core(*pickle.loads(sent)))
-            self.tasks.append((time.process_time() - before, len(sent) + len(pickle.dumps(results[-1]))))
-        return results
+def make_works(people: int) -> dict[str, tuple[str, str, dict[str, Any], Trajectories, dict[str, Any]]]:
+    """Make what each kind of task is measured with: family, algorithm, parameters, people, and what else it reads."""
+    objects, known = mob.make_objects(people // 5, mob.SIZE, mob.INSTANTS)
+    exact = {"k": 10, "align": "exact", "step_s": mob.STEP_S}
+    return {
+        "`tp-aware`, windows": (
+            "tp-aware", "traj-anon", {"k": 10, "instants": INSTANTS, "start": 0}, make_walks(people), {},
+        ),
+        "`k-merge`, windows": ("kte", "k-merge", {"k": 5, "window_s": 1800}, k_merge.make_windows(people // 10, 8), {}),
+        "`k-merge`, blocks and pairs": ("kte", "k-merge", {"k": 2}, k_merge.make_phones(people // 5), {}),
+        "`mob`, candidates": ("mob", "symmetric", exact, objects, {"quasi_identifiers": known}),
+    }  # fmt: skip
 
 
-def replay(people: int) -> None:
-    """Measure each task, and say how long so many machines would take if each did its share as measured."""
-    family, data, windows = METHODS["tp-aware"], make_walks(people), Measured()
-    params = family.parse({"k": 50, "instants": INSTANTS, "start": 0})
-    family.prepare("traj-anon", params)
-    with cores.limit_threads(1):
-        before = time.process_time()
-        family.anonymise(data, "traj-anon", params, np.random.default_rng(0), tasks=windows)
-        alone = time.process_time() - before - sum(cpu_s for cpu_s, _ in windows.tasks)
-    total, sent = (sum(column) for column in zip(*windows.tasks, strict=True))
-    print(f"{people:,} people, {WINDOWS} windows of {INSTANTS} instants, k = 50")
-    print(f"{len(windows.tasks)} tasks of {total:.1f} CPU s, {sent / 1e6:.1f} MB; besides, {alone:.1f} s here")
-    print("replayed from measured CPU seconds and bytes; not measured on so many machines:")
-    once = alone + compute_makespan(windows.tasks, 1)
-    for machines in (1, 2, 4, 8):
-        seconds = alone + compute_makespan(windows.tasks, machines)
-        print(f"{machines:3} machines {seconds:8.2f} s, {once / seconds:5.2f} times as fast")
+@contextmanager
+def start_cluster() -> Iterator[tuple[Cluster, list[subprocess.Popen[bytes]]]]:
+    """Start a scheduler and two processes of one thread each, as an operator does."""
+    with tempfile.TemporaryDirectory() as folder, socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+        free.close()
+        dask = [sys.executable, "-m", "dask"]
+        quiet: dict[str, Any] = {"cwd": folder, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        port = address.rpartition(":")[2]
+        started = [
+            subprocess.Popen([*dask, "scheduler", "--host", "127.0.0.1", "--port", port, "--no-dashboard"], **quiet)
+        ]
+        one = ["worker", address, "--nworkers", "1", "--nthreads", "1", "--no-dashboard", "--no-nanny"]
+        try:
+            started += [subprocess.Popen([*dask, *one], **quiet) for _ in range(2)]
+            with distributed.Client(address, timeout=60, set_as_default=False) as client:
+                client.wait_for_workers(2, timeout=60)
+            yield Cluster(address), started[1:]
+        finally:
+            for process in started:
+                process.kill()
+                process.wait()
 
 
-def compute_makespan(measured: list[tuple[float, int]], machines: int) -> float:
-    """Hand each task to the machine that is free first; bytes leave the leader one task after the other."""
-    free, line = [0.0] * machines, 0.0
-    for cpu_s, size in measured:
-        line += size / NETWORK_BYTES_S
-        at = min(range(machines), key=free.__getitem__)
-        free[at] = max(free[at], line) + DELAY_S + cpu_s
-    return max(free)
+def measure_cluster(people: int) -> None:
+    """Compare one process of one thread with the cluster, for each kind of task; then kill a process at work."""
+    print("| tasks | one process, s | two of a cluster, s | times as fast |\n|---|---|---|---|")
+    with start_cluster() as (cluster, processes):
+        for name, (method, algorithm, given, data, also) in make_works(people).items():
+            family = METHODS[method]
+            params = family.parse(given, algorithm)
+            family.prepare(algorithm, params)
+            made, took = [], []
+            for shared, rounds in ((SERIAL_TASKS, 1), (cluster, 2)):  # first, processes read what they need
+                for _ in range(rounds):
+                    began = time.perf_counter()
+                    with cores.limit_threads(1):
+                        made.append(
+                            family.anonymise(data, algorithm, params, np.random.default_rng(0), tasks=shared, **also)
+                        )
+                    seconds = time.perf_counter() - began
+                took.append(seconds)
+            if len({digest_cloaks(cloaks) for cloaks in made}) > 1:
+                raise SystemExit(f"{name}: the cluster computed other rows.")
+            print(f"| {name} | {took[0]:.1f} | {took[1]:.1f} | {took[0] / took[1]:.2f} |", flush=True)
+        threading.Timer(2, processes[0].kill).start()
+        began = time.perf_counter()
+        done = cluster.map(keep_busy, [(20_000_000,)] * BUSY_TASKS)
+        took_s = time.perf_counter() - began
+    if done != [keep_busy(20_000_000)] * BUSY_TASKS:
+        raise SystemExit("A task that was lost with its process was not done again.")
+    print(f"{BUSY_TASKS} tasks of one core, one of two processes killed after 2 s: all done in {took_s:.1f} s")
+
+
+def digest_cloaks(cloaks: Cloaks) -> str:
+    return hashlib.sha256(cloaks.bounds.tobytes() + cloaks.member_record.tobytes()).hexdigest()[:12]
 
 
 # ---- all of them -----------------------------------------------------------------------------------------------------
@@ -302,7 +328,7 @@ def main() -> None:
     if options.engine:
         measure(options.engine)
     elif options.people:
-        replay(options.people)
+        measure_cluster(options.people)
     elif options.kills:
         counts = ", ".join(f"{number} with {name}" for name, number in count_hangs(options.kills).items())
         print(f"of {options.kills} calls each, these hung after a helper was killed: {counts}")

@@ -44,6 +44,20 @@ AS $$
 $$;
 COMMENT ON FUNCTION published_inner.covered_share IS 'The share of a region that an area of the same system covers: 1 only where it covers all.';
 
+CREATE OR REPLACE FUNCTION published_inner.find_rectangle(shape @postgis@.geometry) RETURNS double precision[]
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+RETURN CASE WHEN @postgis@.ST_Area(shape) > 0 AND @postgis@.ST_Area(shape) < 'Infinity' AND @postgis@.ST_Area(shape) = @postgis@.ST_Area(@postgis@.ST_Envelope(shape))
+            THEN ARRAY[@postgis@.ST_XMin(shape), @postgis@.ST_YMin(shape), @postgis@.ST_XMax(shape), @postgis@.ST_YMax(shape)] END;
+COMMENT ON FUNCTION published_inner.find_rectangle IS 'The least and the greatest coordinates of a rectangle. NULL of any other shape.';
+
+CREATE OR REPLACE FUNCTION published_inner.covered_rectangle(area double precision[], region double precision[]) RETURNS double precision
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+RETURN CASE WHEN area[1] <= region[1] AND area[2] <= region[2] AND area[3] >= region[3] AND area[4] >= region[4] THEN 1
+            ELSE LEAST(GREATEST(LEAST(area[3], region[3]) - GREATEST(area[1], region[1]), 0)
+                     * GREATEST(LEAST(area[4], region[4]) - GREATEST(area[2], region[2]), 0)
+                     / ((region[3] - region[1]) * (region[4] - region[2])), 0.999999999) END;
+COMMENT ON FUNCTION published_inner.covered_rectangle IS 'What published_inner.covered_share gives for two rectangles (published_inner.find_rectangle), far faster.';
+
 CREATE OR REPLACE FUNCTION published.possibly_inside(region @postgis@.geometry, area @postgis@.geometry) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 AS $$
@@ -132,11 +146,15 @@ BEGIN
             -- Records alike have regions in common, of which each is looked at once; LATERAL, since a join would copy the sums for each.
             SELECT one.* FROM given CROSS JOIN LATERAL (
             SELECT own.region, own.crowd, cov.share, cov.share > 0 OR @postgis@.ST_Intersects($1, own.region) AS possibly,
-                published_inner.share_inside(published_inner.take_sums(given.sums, $12, own.box), published_inner.take_sums(given.masses, $8, own.box), own.box, own.crowd,
-                    cov.share) AS chance
-            FROM (SELECT reg.region, reg.crowd, published_inner.find_box($6, reg.region) AS box
-                  FROM (SELECT DISTINCT hit.region, hit.crowd FROM hit WHERE hit.region OPERATOR(@postgis@.&&) $1) reg OFFSET 0) own
-            CROSS JOIN LATERAL (SELECT published_inner.covered_share($1, own.region) AS share OFFSET 0) cov OFFSET 0) one
+                published_inner.share_inside(fac.factors, fac.covered, cov.share) AS chance
+            FROM (SELECT reg.*, published_inner.find_corners($12, reg.box) AS corners, published_inner.find_corners($8, reg.box) AS frame_corners
+                  FROM (SELECT one.*, published_inner.find_box($6, one.region) AS box
+                        FROM (SELECT DISTINCT hit.region, hit.crowd FROM hit WHERE hit.region OPERATOR(@postgis@.&&) $1) one OFFSET 0) reg OFFSET 0) own
+            CROSS JOIN LATERAL (SELECT published_inner.covered_share($1, own.region) AS share OFFSET 0) cov
+            CROSS JOIN LATERAL (
+                SELECT CASE WHEN cov.share > 0 AND cov.share < 1 THEN
+                           published_inner.find_factors(published_inner.take_sums(given.sums, own.corners), own.crowd) END AS factors,
+                    published_inner.take_sums(given.masses, own.frame_corners) AS covered OFFSET 0) fac OFFSET 0) one
         ), held AS MATERIALIZED (
             -- How likely a row has a position within the span: each person has one in most rows, and more in the longest.
             SELECT hit.*, CASE WHEN hit.whole THEN 1 ELSE least(0.999999,

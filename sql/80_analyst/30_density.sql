@@ -105,15 +105,17 @@ BEGIN
             -- A region within one square is all in it. Others are spread by the surface, or where it says nothing evenly.
             SELECT one.* FROM given CROSS JOIN LATERAL (
             SELECT form.*, CASE WHEN form.plain AND (form.i0 < form.i1 OR form.j0 < form.j1) AND given.sums IS NOT NULL
-                                THEN published_inner.find_factors(published_inner.take_sums(given.sums, $15, own.cells), own.cells, form.crowd) END AS factors, own.cells
-            FROM form CROSS JOIN LATERAL (SELECT published_inner.find_box($13, form.region) AS cells OFFSET 0) own OFFSET 0) one
+                                THEN published_inner.find_factors(published_inner.take_sums(given.sums, own.corners), form.crowd) END AS factors, own.cells
+            FROM form CROSS JOIN LATERAL (
+                SELECT box.cells, published_inner.find_corners($15, box.cells) AS corners
+                FROM (SELECT published_inner.find_box($13, form.region) AS cells OFFSET 0) box OFFSET 0) own OFFSET 0) one
         ), piece AS (
             SELECT shape.shape, col.i, lin.j, shape.i0 = shape.i1 AND shape.j0 = shape.j1 AS covered,
                 (least(shape.x1, (col.i + 1) * $2) - greatest(shape.x0, col.i * $2))
                     * (least(shape.y1, (lin.j + 1) * $2) - greatest(shape.y0, lin.j * $2)) / shape.area * (shape.factors IS NULL)::integer AS even_share
             FROM shape CROSS JOIN LATERAL generate_series(greatest(shape.i0, $8), least(shape.i1, $10)) col (i)
             CROSS JOIN LATERAL generate_series(greatest(shape.j0, $9), least(shape.j1, $11)) lin (j)
-            WHERE shape.plain
+            WHERE shape.plain AND (shape.factors IS NULL OR $3 = 'some time')
             UNION ALL
             SELECT shape.shape, col.i, lin.j, shape.i0 = shape.i1 AND shape.j0 = shape.j1,
                 @postgis@.ST_Area(@postgis@.ST_Intersection(shape.region, cell.square)) / shape.area
@@ -144,10 +146,25 @@ BEGIN
             CROSS JOIN LATERAL generate_series(greatest(floor(cel.i * ($13)[1] / $2)::bigint, $8), least(ceil((cel.i + 1) * ($13)[1] / $2)::bigint - 1, $10)) col (i)
             CROSS JOIN LATERAL generate_series(greatest(floor(cel.j * ($13)[1] / $2)::bigint, $9), least(ceil((cel.j + 1) * ($13)[1] / $2)::bigint - 1, $11)) lin (j)
             WHERE $13 IS NOT NULL  -- else the planner would begin with series of all numbers
+        ), edge AS (
+            -- Over instants all who may be in a square are summed: those of a rectangle are as many from corner to corner.
+            SELECT load.hour, cor.i, cor.j, sum(load.people * cor.sign) AS people
+            FROM load JOIN shape ON shape.shape = load.shape
+            CROSS JOIN LATERAL (SELECT greatest(shape.i0, $8) AS i0, greatest(shape.j0, $9) AS j0, least(shape.i1, $10) + 1 AS i1, least(shape.j1, $11) + 1 AS j1) own
+            CROSS JOIN LATERAL (VALUES (own.i0, own.j0, 1), (own.i1, own.j0, -1), (own.i0, own.j1, -1), (own.i1, own.j1, 1)) cor (i, j, sign)
+            WHERE shape.factors IS NOT NULL AND $3 = 'instant' AND own.i0 < own.i1 AND own.j0 < own.j1 GROUP BY load.hour, cor.i, cor.j
+        ), reached AS (
+            SELECT hou.hour, cel.i, cel.j, cel.people
+            FROM (SELECT one.hour, ARRAY[$2, min(one.i0), min(one.j0), max(one.i) - min(one.i0)] AS grid, array_agg((one.i - one.i0)::integer ORDER BY one.j) AS xs,
+                      array_agg((one.j - one.j0)::integer ORDER BY one.j) AS ys, array_agg(one.people::float8 ORDER BY one.j) AS changes
+                  FROM (SELECT edge.*, min(edge.i) OVER w AS i0, min(edge.j) OVER w AS j0 FROM edge WINDOW w AS (PARTITION BY edge.hour)) one GROUP BY one.hour) hou
+            CROSS JOIN LATERAL published_inner.spread_changes(hou.grid, NULL, hou.xs, hou.ys, hou.changes) cel
+            WHERE cel.people > 1e-9  -- else it is rounding
         ), square AS (
-            SELECT one.hour, one.i, one.j, coalesce(sum(one.surely), 0) AS surely, sum(one.expectedly) AS expectedly, coalesce(sum(one.possibly), 0) AS possibly
+            SELECT one.hour, one.i, one.j, coalesce(sum(one.surely), 0) AS surely, coalesce(sum(one.expectedly), 0) AS expectedly, coalesce(sum(one.possibly), 0) AS possibly
             FROM (SELECT per.hour, per.i, per.j, per.surely, per.expectedly, per.possibly FROM person per
-                  UNION ALL SELECT dra.hour, dra.i, dra.j, NULL, dra.people, NULL FROM drawn dra) one
+                  UNION ALL SELECT dra.hour, dra.i, dra.j, NULL, dra.people, NULL FROM drawn dra
+                  UNION ALL SELECT rea.hour, rea.i, rea.j, NULL, NULL, rea.people FROM reached rea) one
             GROUP BY one.hour, one.i, one.j
         ), room AS (
             -- A cell of the surface reaches beyond the edge of a region, into a square that has fewer people or none: they are where there is room.

@@ -73,7 +73,7 @@ BEGIN
             SELECT $9 AS sums  -- once: each mention of a parameter is a copy
         ), zone AS MATERIALIZED (
             -- Half: on taxis and in a town as many are then in their zone again as there are.
-            SELECT zone.id, zone.area, cov.frame, cov.masses, published_inner.stay_s($7, zone.area, ($5).step_s) / 2 AS stay_s
+            SELECT zone.id, zone.area, published_inner.find_rectangle(zone.area) AS rectangle, cov.frame, cov.masses, published_inner.stay_s($7, zone.area, ($5).step_s) / 2 AS stay_s
             FROM unnest($2, $3) zone (id, area) LEFT JOIN LATERAL (
                 SELECT cov.* FROM published_inner.cover($7, zone.area, false) cov WHERE $8 IS NOT NULL) cov ON true
             WHERE NOT @postgis@.ST_IsEmpty(zone.area)
@@ -82,7 +82,13 @@ BEGIN
                 clo.valid_from, clo.valid_to, $4 = 'instant' OR clo.valid_from >= lower($1) AND clo.valid_to <= upper($1) AS whole,
                 row_number() OVER (PARTITION BY clo.record_id ORDER BY clo.seq) AS ahead,
                 row_number() OVER (PARTITION BY clo.record_id ORDER BY clo.seq DESC) AS behind
-            FROM %s clo WHERE clo.valid_from >= $6 AND clo.valid_from < upper($1) AND clo.valid_to > lower($1)
+            FROM %1$s clo JOIN (
+                SELECT one.record_id, min(one.seq) AS first, max(one.seq) AS last
+                FROM %1$s one WHERE one.valid_from >= $6 AND one.valid_from < upper($1) AND one.valid_to > lower($1)
+                GROUP BY one.record_id) ends ON ends.record_id = clo.record_id
+            WHERE clo.valid_from >= $6 AND clo.valid_from < upper($1) AND clo.valid_to > lower($1)
+                -- No other row says where people began and ended who are there at each instant.
+                AND ($4 <> 'instant' OR clo.seq = ends.first OR clo.seq = ends.last OR clo.subjects > clo.crowd)
         ), ranked AS (
             -- A row that reaches beyond the span may have no fix within it: the first fix of the span is in the first row that lies within
             -- it, or in one before; where no row does, in any or none.
@@ -98,19 +104,28 @@ BEGIN
             UNION ALL
             SELECT false, ranked.*, coalesce(ranked.last_whole, ranked.rows) FROM ranked
             WHERE ranked.behind <= coalesce(ranked.last_whole, ranked.behind)
+        ), place AS MATERIALIZED (  -- here, since groups are sorted, and sums with them where they are needed later
+            SELECT one.* FROM given CROSS JOIN LATERAL (
+                SELECT own.*, published_inner.find_factors(published_inner.take_sums(given.sums, own.corners), own.crowd) AS factors
+                FROM (SELECT box.*, published_inner.find_corners($10, box.box) AS corners
+                      FROM (SELECT can.*, published_inner.find_box($8, can.region) AS box, published_inner.find_rectangle(can.region) AS rectangle
+                            FROM candidate can OFFSET 0) box OFFSET 0) own OFFSET 0) one
         ), met AS (
-            SELECT can.first, can.record_id, zone.id, max(published_inner.phase_of($5, can.valid_from, can.valid_to)) AS phase,
-                max(can.present) AS present, max(can.guests) AS guests,
-                bool_and(can.first_whole IS NOT NULL AND cov.share = 1) AND count(*) = max(can.candidates) AS surely,
-                sum(cha.chance) / max(can.candidates) AS share,
-                exp(-least(max(can.seconds) / max(zone.stay_s), 100)) AS stays
-            FROM candidate can JOIN zone ON @postgis@.ST_Intersects(zone.area, can.region)
+            SELECT pla.first, pla.record_id, zone.id, max(published_inner.phase_of($5, pla.valid_from, pla.valid_to)) AS phase,
+                max(pla.present) AS present, max(pla.guests) AS guests,
+                bool_and(pla.first_whole IS NOT NULL AND cov.share = 1) AND count(*) = max(pla.candidates) AS surely,
+                sum(cov.chance) / max(pla.candidates) AS share,
+                exp(-least(max(pla.seconds) / max(zone.stay_s), 100)) AS stays
+            FROM place pla JOIN zone ON zone.area OPERATOR(@postgis@.&&) pla.region
             CROSS JOIN LATERAL (
-                SELECT published_inner.covered_share(zone.area, can.region) AS share, published_inner.find_box($8, can.region) AS box OFFSET 0) cov
-            CROSS JOIN given CROSS JOIN LATERAL (  -- here, since groups are sorted, and sums with them where they are needed later
-                SELECT published_inner.share_inside(published_inner.take_sums(given.sums, $10, cov.box), published_inner.take_sums(zone.masses, zone.frame, cov.box),
-                    cov.box, can.crowd, cov.share) AS chance OFFSET 0) cha
-            GROUP BY can.first, can.record_id, zone.id
+                SELECT eve.share, published_inner.share_inside(pla.factors, eve.covered, eve.share) AS chance
+                FROM (SELECT cor.share, CASE WHEN cor.share > 0 AND cor.share < 1 THEN published_inner.take_sums(zone.masses, cor.corners) END AS covered
+                      FROM (SELECT CASE WHEN pla.rectangle IS NOT NULL AND zone.rectangle IS NOT NULL
+                                        THEN published_inner.covered_rectangle(zone.rectangle, pla.rectangle)
+                                        ELSE published_inner.covered_share(zone.area, pla.region) END AS share,
+                                published_inner.find_corners(zone.frame, pla.box) AS corners OFFSET 0) cor OFFSET 0) eve OFFSET 0) cov
+            WHERE cov.share > 0 OR @postgis@.ST_Intersects(zone.area, pla.region)
+            GROUP BY pla.first, pla.record_id, zone.id
         ), stayed AS (
             -- People who stay in a zone are there first and last. All others are last where people are, wherever they were first.
             SELECT met.*, CASE WHEN count(*) OVER w = 2 THEN met.stays * min(met.share) OVER w ELSE 0 END AS stayed
@@ -405,9 +420,14 @@ BEGIN
             FROM %1$s clo WHERE clo.record_id IN (SELECT found.record_id FROM found)
                 AND clo.valid_from >= $4 AND clo.valid_from < upper($2) AND clo.valid_to > lower($2)
         ), look AS MATERIALIZED (
-            SELECT seen.*, published_inner.share_inside(published_inner.take_sums(given.sums, $11, seen.box), published_inner.take_sums(given.masses, $8, seen.box), seen.box,
-                    seen.crowd, seen.share) AS chance
-            FROM seen CROSS JOIN given
+            SELECT seen.*, published_inner.share_inside(fac.factors, fac.covered, seen.share) AS chance
+            FROM given CROSS JOIN LATERAL (
+                SELECT seen.*, published_inner.find_corners($11, seen.box) AS corners, published_inner.find_corners($8, seen.box) AS frame_corners
+                FROM seen OFFSET 0) seen
+            CROSS JOIN LATERAL (
+                SELECT CASE WHEN seen.share > 0 AND seen.share < 1 THEN
+                           published_inner.find_factors(published_inner.take_sums(given.sums, seen.corners), seen.crowd) END AS factors,
+                    published_inner.take_sums(given.masses, seen.frame_corners) AS covered OFFSET 0) fac
         ), told AS (
             SELECT look.record_id, max(look.subjects) AS subjects, max(look.guests) AS guests, sum(look.instants) AS instants,
                 coalesce(sum(look.instants) FILTER (WHERE look.share = 1), 0)::bigint AS surely,

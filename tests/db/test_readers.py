@@ -366,11 +366,11 @@ def test_the_list_says_what_a_release_is_and_nothing_of_its_origin(
     cursor = analyst.execute("SELECT * FROM published.releases")
     assert [c.name for c in cursor.description or ()] == [
         *("name", "method", "k", "promise", "since", "until", "srid", "rows", "holds", "step_s", "window_s"),
-        *("day_zone", "extent", "parts", "starts", "ends", "longest_s", "guest_presence"),
+        *("day_zone", "extent", "parts", "starts", "ends", "longest_s", "guest_presence", "people", "interval_factor"),
     ]
     [(name, method, k, promise, since, until, srid, rows, *says)] = cursor.fetchall()
     assert (name, method, k, srid, rows) == ("all_ten", "tp-aware", 5, 32610, 4)
-    assert says == ["instant", 60, 120, None, [0, 0, 110, 90], 1, [since], [until], 60, 0]
+    assert says == ["instant", 60, 120, None, [0, 0, 110, 90], 1, [since], [until], 60, 0, 10, 2]
     assert promise in read_value(analyst, "SELECT obj_description('published.all_ten'::regclass)")
     assert (since, until) == analyst.execute("SELECT min(valid_from), max(valid_to) FROM published.all_ten").fetchone()
 

@@ -63,6 +63,7 @@ GROUPS = {
         *(
             "about",
             "count_inside",
+            "compare_counts",
             "density",
             "flows",
             "flows_between",

@@ -136,12 +136,8 @@ def test_a_stranger_with_an_analysts_login_walks_the_pages_for_analysts(stranger
         answers.setdefault(step.kind, []).append(printed)
     [frame], [plain], [tables] = answers["python dbanon"], answers["python"], answers["python sqlalchemy"]
     assert frame.split() == ["32632", "247", "Rows"]
-    srid, people, side_m = plain.split()
-    assert (srid, people) == ("32632", "247")
-    assert int(side_m) > 0
-    *minutes, minute = tables.splitlines()
-    assert [line[:16] for line in minutes] == [f"2026-01-05 08:0{n}" for n in (5, 6, 7)]
-    assert minute == "32632 247"
+    assert plain.split() == ["32632", "247"]
+    assert [line[:16] for line in tables.splitlines()] == [f"2026-01-05 08:0{n}" for n in (5, 6, 7)]
     made = {"city_k5.html", "city_k5.gpkg", "early.csv", "city_k5.fgb", "city_k5.parquet", "map.svg"}
     made |= {"whole.gpkg", "hour.gpkg"} if shutil.which("ogr2ogr") else set()
     assert [name for name in sorted(made) if not (stranger.folder / name).stat().st_size] == []
