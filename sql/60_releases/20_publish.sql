@@ -178,14 +178,14 @@ BEGIN
         'CROSS JOIN LATERAL unnest(num.periods, num.regions) WITH ORDINALITY ele (period_no, region_no, seq) '
         'JOIN ONLY dbanon.period per ON per.run_id = $1 AND per.period_no = ele.period_no '
         'JOIN ONLY dbanon.region reg ON reg.run_id = $1 AND reg.region_no = ele.region_no '
-        'ORDER BY num.record_id, ele.seq', target, 'per.' || period || ', ', region_value, own) USING copy_release.run_id, base;
+        'ORDER BY lower(per.period), num.rows_before + ele.seq', target, 'per.' || period || ', ', region_value, own) USING copy_release.run_id, base;
     GET DIAGNOSTICS rows = ROW_COUNT;
     longest_s := dbanon_internal.finish_table(target, bounds);
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.copy_release IS
-'Copies a run''s cloaks into the release''s own immutable table dbanon.release_<release_id>, numbered and stored in an
-order drawn from a cryptographic source; those of a part with its prefix before their numbers; returns how many there are, and how many seconds
+'Copies a run''s cloaks into the release''s own immutable table dbanon.release_<release_id>, numbered in an order drawn
+from a cryptographic source, and stored in that of their beginnings and numbers; those of a part with its prefix before their numbers; returns how many there are, and how many seconds
 the longest holds.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.show_release(release_id bigint, name text, replaced bigint, end_readers boolean) RETURNS void

@@ -65,7 +65,7 @@ BEGIN
         EXECUTE format('CREATE TABLE %s (LIKE dbanon.series_%s)', made, series_id);
         EXECUTE format('REVOKE ALL ON TABLE %s FROM PUBLIC', made);
         FOREACH relation IN ARRAY relations LOOP
-            EXECUTE format('INSERT INTO %s SELECT * FROM ONLY %s ORDER BY cloak_id', made, relation);
+            EXECUTE format('INSERT INTO %s SELECT * FROM ONLY %s ORDER BY valid_from, cloak_id', made, relation);
         END LOOP;
         PERFORM dbanon_internal.finish_table(made, bounds);
         target := made;

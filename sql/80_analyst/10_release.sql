@@ -9,7 +9,7 @@
 -- A person may have a record in each phase, which is a window or a day of a part: phase_of says in which one a row is, and records of one phase
 -- are of different people. So people are summed phase by phase: at least those of the greatest, at most those of all. A release of one run is
 -- one part. Every query names the least and the greatest valid_from that it asks for, so that no other parts are looked at.
--- The planner knows nothing of tstzrange(valid_from, valid_to) and expects few rows of it: so conditions are of both columns where it would go astray.
+-- The planner expects few rows of tstzrange(valid_from, valid_to) where no index has it: so conditions are of both columns where it would go astray.
 
 CREATE OR REPLACE FUNCTION published.about(release regclass) RETURNS published.releases
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$

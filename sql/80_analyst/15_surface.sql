@@ -113,7 +113,9 @@ BEGIN
         FOR i IN 0 .. wide - 1 LOOP
             at := (j0 + j) * width + i0 + i + 1;
             share := CASE
-                WHEN is_box THEN greatest(least(x1, i0 + i + 1) - greatest(x0, i0 + i), 0) * greatest(least(y1, j0 + j + 1) - greatest(y0, j0 + j), 0)
+                -- A part of 1e-100 is none: PostgreSQL refuses products that are too small.
+                WHEN is_box THEN (greatest(least(x1, i0 + i + 1) - greatest(x0, i0 + i), 1e-100) - 1e-100)
+                    * (greatest(least(y1, j0 + j + 1) - greatest(y0, j0 + j), 1e-100) - 1e-100)
                 WHEN @postgis@.ST_IsEmpty(strip) THEN 0
                 ELSE @postgis@.ST_Area(@postgis@.ST_ClipByBox2D(strip, @postgis@.ST_MakeEnvelope(
                          (surface.left_column + i0 + i) * side, (surface.bottom_row + j0 + j) * side,
@@ -150,11 +152,11 @@ that the area covers, NULL where people are spread evenly, and how long people s
 
 CREATE OR REPLACE FUNCTION published_inner.find_corners(frame integer[], box integer[]) RETURNS integer[]
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-RETURN ARRAY[
+RETURN CASE WHEN box IS NOT NULL THEN ARRAY[
     LEAST(GREATEST(box[1] - frame[1], 0), frame[3]) + 1, LEAST(GREATEST(box[1] + 1 - frame[1], 0), frame[3]) + 1,
     LEAST(GREATEST(box[3] - 1 - frame[1], 0), frame[3]) + 1, LEAST(GREATEST(box[3] - frame[1], 0), frame[3]) + 1,
     LEAST(GREATEST(box[2] - frame[2], 0), frame[4]) * (frame[3] + 1), LEAST(GREATEST(box[2] + 1 - frame[2], 0), frame[4]) * (frame[3] + 1),
-    LEAST(GREATEST(box[4] - 1 - frame[2], 0), frame[4]) * (frame[3] + 1), LEAST(GREATEST(box[4] - frame[2], 0), frame[4]) * (frame[3] + 1)];
+    LEAST(GREATEST(box[4] - 1 - frame[2], 0), frame[4]) * (frame[3] + 1), LEAST(GREATEST(box[4] - frame[2], 0), frame[4]) * (frame[3] + 1)] END;
 COMMENT ON FUNCTION published_inner.find_corners IS
 'Where sums have the corners of the nine parts of a region: what to add for each of four columns, and of four rows; box: its first column and row of
 cells, and those after the last; frame: the first column and row of the sums, and how many columns and rows of cells there are.';
@@ -255,7 +257,7 @@ BEGIN
             factor := factor + columns[x + 1];
             IF factor > 0 THEN
                 at := y * width + x + 1;
-                people := factor * coalesce(sums[at + width + 1] - sums[at + width] - sums[at + 1] + sums[at], 1);
+                people := factor * CASE WHEN sums IS NULL THEN 1 ELSE sums[at + width + 1] - sums[at + width] - sums[at + 1] + sums[at] END;
                 IF people > 0 THEN
                     i := grid[2] + x;
                     RETURN NEXT;

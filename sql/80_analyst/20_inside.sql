@@ -52,9 +52,10 @@ COMMENT ON FUNCTION published_inner.find_rectangle IS 'The least and the greates
 
 CREATE OR REPLACE FUNCTION published_inner.covered_rectangle(area double precision[], region double precision[]) RETURNS double precision
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+-- An overlap of 1e-100 is none: PostgreSQL refuses products that are too small.
 RETURN CASE WHEN area[1] <= region[1] AND area[2] <= region[2] AND area[3] >= region[3] AND area[4] >= region[4] THEN 1
-            ELSE LEAST(GREATEST(LEAST(area[3], region[3]) - GREATEST(area[1], region[1]), 0)
-                     * GREATEST(LEAST(area[4], region[4]) - GREATEST(area[2], region[2]), 0)
+            ELSE LEAST((GREATEST(LEAST(area[3], region[3]) - GREATEST(area[1], region[1]), 1e-100) - 1e-100)
+                     * (GREATEST(LEAST(area[4], region[4]) - GREATEST(area[2], region[2]), 1e-100) - 1e-100)
                      / ((region[3] - region[1]) * (region[4] - region[2])), 0.999999999) END;
 COMMENT ON FUNCTION published_inner.covered_rectangle IS 'What published_inner.covered_share gives for two rectangles (published_inner.find_rectangle), far faster.';
 

@@ -26,6 +26,7 @@ DECLARE
     squares CONSTANT @postgis@.geometry := CASE WHEN box IS NOT NULL THEN
         @postgis@.ST_MakeEnvelope(i_low * cell_m, j_low * cell_m, (i_high + 1) * cell_m, (j_high + 1) * cell_m, about.srid) END;
     pieces double precision;
+    by_edges boolean;
     surface published_inner.surface;
     -- Over instants all is summed; of records that hold at some time each counts once in a square, and surely those of one phase.
     person CONSTANT text := CASE about.holds
@@ -60,9 +61,13 @@ BEGIN
         FROM %s clo WHERE clo.valid_from >= $3 AND clo.valid_from < upper($1) AND clo.valid_to > lower($1)
         $query$, relation) INTO pieces USING span, cell_m, published_inner.first_from(about, span), i_low, j_low, i_high, j_high;
     IF surface.sums IS NOT NULL AND pieces > 0 THEN  -- a cell of the surface may be cut into more than the regions that have a part of it
-        SELECT greatest(pieces, greatest(least(ext.x1, i_high) - greatest(ext.x0, i_low), 0) * greatest(least(ext.y1, j_high) - greatest(ext.y0, j_low), 0)) INTO pieces
-        FROM (SELECT surface.left_column * surface.cell_m / cell_m AS x0, surface.bottom_row * surface.cell_m / cell_m AS y0,
-                  (surface.left_column + surface.columns) * surface.cell_m / cell_m AS x1, (surface.bottom_row + surface.rows) * surface.cell_m / cell_m AS y1) ext;
+        SELECT greatest(pieces, one.squares),
+            about.holds = 'instant' AND one.squares * CASE WHEN by_hour THEN extract(epoch FROM upper(span) - lower(span)) / 3600 + 1 ELSE 1 END <= pieces
+            INTO pieces, by_edges
+        FROM (SELECT greatest(least(ext.x1, i_high + 1) - greatest(ext.x0, i_low), 0) * greatest(least(ext.y1, j_high + 1) - greatest(ext.y0, j_low), 0) AS squares
+              FROM (SELECT surface.left_column * surface.cell_m / cell_m AS x0, surface.bottom_row * surface.cell_m / cell_m AS y0,
+                        (surface.left_column + surface.columns) * surface.cell_m / cell_m AS x1,
+                        (surface.bottom_row + surface.rows) * surface.cell_m / cell_m AS y1) ext) one;
     END IF;
     IF pieces > most THEN
         RAISE EXCEPTION 'The side of a cell must be so large that the regions of the span have at most % cells in all. Got % m, which makes %.',
@@ -81,7 +86,7 @@ BEGIN
                   WHERE tstzrange(hour, hour + interval '1 hour') && $1
                   UNION ALL SELECT NULL, $1 WHERE NOT $5 AND NOT isempty($1)) cut
         ), hit AS MATERIALIZED (
-            SELECT bucket.hour, clo.record_id, clo.subjects, clo.crowd, least(clo.crowd, clo.subjects) AS present, clo.region,
+            SELECT bucket.hour, 1e6 * bucket.length_s AS length_us, clo.record_id, clo.subjects, clo.crowd, least(clo.crowd, clo.subjects) AS present, clo.region,
                 $3 = 'instant' OR clo.valid_from >= lower(bucket.part) AND clo.valid_to <= upper(bucket.part) AS whole,
                 CASE WHEN $3 = 'some time' THEN published_inner.phase_of($6, clo.valid_from, clo.valid_to) END AS phase,
                 -- The share of the instants at which a row holds; each record's one split over its rows where it holds at some time.
@@ -115,7 +120,7 @@ BEGIN
                     * (least(shape.y1, (lin.j + 1) * $2) - greatest(shape.y0, lin.j * $2)) / shape.area * (shape.factors IS NULL)::integer AS even_share
             FROM shape CROSS JOIN LATERAL generate_series(greatest(shape.i0, $8), least(shape.i1, $10)) col (i)
             CROSS JOIN LATERAL generate_series(greatest(shape.j0, $9), least(shape.j1, $11)) lin (j)
-            WHERE shape.plain AND (shape.factors IS NULL OR $3 = 'some time')
+            WHERE shape.plain AND (shape.factors IS NULL OR $16 IS NOT TRUE)
             UNION ALL
             SELECT shape.shape, col.i, lin.j, shape.i0 = shape.i1 AND shape.j0 = shape.j1,
                 @postgis@.ST_Area(@postgis@.ST_Intersection(shape.region, cell.square)) / shape.area
@@ -124,10 +129,11 @@ BEGIN
             CROSS JOIN LATERAL (SELECT @postgis@.ST_MakeEnvelope(col.i * $2, lin.j * $2, (col.i + 1) * $2, (lin.j + 1) * $2, $4) AS square) cell
             WHERE NOT shape.plain AND @postgis@.ST_Intersects(shape.region, cell.square)
         ), load AS (
-            SELECT hit.hour, shape.shape, CASE WHEN $3 = 'some time' THEN hit.record_id END AS record_id, bool_or(hit.whole) AS whole,
+            SELECT hit.hour, hit.length_us, shape.shape, CASE WHEN $3 = 'some time' THEN hit.record_id END AS record_id, bool_or(hit.whole) AS whole,
                 max(hit.phase) AS phase, sum(hit.subjects * hit.weight) AS people, sum(hit.present * hit.weight) AS present, max(hit.subjects)::float8 AS subjects,
                 sum((hit.present + (hit.subjects - hit.present) * ($6).guest_presence) * hit.weight) AS expectedly
-            FROM hit JOIN shape ON shape.region OPERATOR(@postgis@.=) hit.region AND shape.crowd = hit.crowd GROUP BY hit.hour, shape.shape, 3
+            FROM hit JOIN shape ON shape.region OPERATOR(@postgis@.=) hit.region AND shape.crowd = hit.crowd
+            GROUP BY hit.hour, hit.length_us, shape.shape, 4
         ), person AS (%2$s
         ), change AS (
             SELECT load.hour, cor.x, cor.y, sum(load.expectedly * fac.factor) AS factor
@@ -147,19 +153,21 @@ BEGIN
             CROSS JOIN LATERAL generate_series(greatest(floor(cel.j * ($13)[1] / $2)::bigint, $9), least(ceil((cel.j + 1) * ($13)[1] / $2)::bigint - 1, $11)) lin (j)
             WHERE $13 IS NOT NULL  -- else the planner would begin with series of all numbers
         ), edge AS (
-            -- Over instants all who may be in a square are summed: those of a rectangle are as many from corner to corner.
-            SELECT load.hour, cor.i, cor.j, sum(load.people * cor.sign) AS people
+            -- Over instants all who may be in a square are summed: those of a rectangle are as many from corner to corner, in whole microseconds,
+            -- of which as many go as came.
+            SELECT load.hour, load.length_us, cor.i, cor.j, sum(round(load.people * load.length_us) * cor.sign) AS people
             FROM load JOIN shape ON shape.shape = load.shape
             CROSS JOIN LATERAL (SELECT greatest(shape.i0, $8) AS i0, greatest(shape.j0, $9) AS j0, least(shape.i1, $10) + 1 AS i1, least(shape.j1, $11) + 1 AS j1) own
             CROSS JOIN LATERAL (VALUES (own.i0, own.j0, 1), (own.i1, own.j0, -1), (own.i0, own.j1, -1), (own.i1, own.j1, 1)) cor (i, j, sign)
-            WHERE shape.factors IS NOT NULL AND $3 = 'instant' AND own.i0 < own.i1 AND own.j0 < own.j1 GROUP BY load.hour, cor.i, cor.j
+            WHERE shape.factors IS NOT NULL AND $16 AND own.i0 < own.i1 AND own.j0 < own.j1 GROUP BY load.hour, load.length_us, cor.i, cor.j
         ), reached AS (
-            SELECT hou.hour, cel.i, cel.j, cel.people
-            FROM (SELECT one.hour, ARRAY[$2, min(one.i0), min(one.j0), max(one.i) - min(one.i0)] AS grid, array_agg((one.i - one.i0)::integer ORDER BY one.j) AS xs,
-                      array_agg((one.j - one.j0)::integer ORDER BY one.j) AS ys, array_agg(one.people::float8 ORDER BY one.j) AS changes
-                  FROM (SELECT edge.*, min(edge.i) OVER w AS i0, min(edge.j) OVER w AS j0 FROM edge WINDOW w AS (PARTITION BY edge.hour)) one GROUP BY one.hour) hou
+            SELECT hou.hour, cel.i, cel.j, cel.people / hou.length_us AS people
+            FROM (SELECT one.hour, one.length_us, ARRAY[$2, min(one.i0), min(one.j0), max(one.i) - min(one.i0)] AS grid,
+                      array_agg((one.i - one.i0)::integer ORDER BY one.j) AS xs, array_agg((one.j - one.j0)::integer ORDER BY one.j) AS ys,
+                      array_agg(one.people::float8 ORDER BY one.j) AS changes
+                  FROM (SELECT edge.*, min(edge.i) OVER w AS i0, min(edge.j) OVER w AS j0 FROM edge WINDOW w AS (PARTITION BY edge.hour)) one
+                  GROUP BY one.hour, one.length_us) hou
             CROSS JOIN LATERAL published_inner.spread_changes(hou.grid, NULL, hou.xs, hou.ys, hou.changes) cel
-            WHERE cel.people > 1e-9  -- else it is rounding
         ), square AS (
             SELECT one.hour, one.i, one.j, coalesce(sum(one.surely), 0) AS surely, coalesce(sum(one.expectedly), 0) AS expectedly, coalesce(sum(one.possibly), 0) AS possibly
             FROM (SELECT per.hour, per.i, per.j, per.surely, per.expectedly, per.possibly FROM person per
@@ -176,7 +184,7 @@ BEGIN
             room.fitting + (room.possibly - room.fitting) * coalesce(least(room.beyond / nullif(room.all_room, 0), 1), 0), room.possibly
         FROM room WHERE room.possibly > 0 ORDER BY room.hour, room.i, room.j
         $query$, relation, person) USING span, cell_m, about.holds, about.srid, by_hour IS TRUE, about, published_inner.first_from(about, span),
-        i_low, j_low, i_high, j_high, squares, published_inner.grid_of(surface), surface.sums, ARRAY[0, 0, surface.columns, surface.rows];
+        i_low, j_low, i_high, j_high, squares, published_inner.grid_of(surface), surface.sums, ARRAY[0, 0, surface.columns, surface.rows], by_edges;
 END
 $$;
 COMMENT ON FUNCTION published_inner.density_of IS

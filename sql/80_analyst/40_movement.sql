@@ -109,7 +109,7 @@ BEGIN
                 SELECT own.*, published_inner.find_factors(published_inner.take_sums(given.sums, own.corners), own.crowd) AS factors
                 FROM (SELECT box.*, published_inner.find_corners($10, box.box) AS corners
                       FROM (SELECT can.*, published_inner.find_box($8, can.region) AS box, published_inner.find_rectangle(can.region) AS rectangle
-                            FROM candidate can OFFSET 0) box OFFSET 0) own OFFSET 0) one
+                            FROM candidate can WHERE EXISTS (SELECT FROM zone WHERE zone.area OPERATOR(@postgis@.&&) can.region) OFFSET 0) box OFFSET 0) own OFFSET 0) one
         ), met AS (
             SELECT pla.first, pla.record_id, zone.id, max(published_inner.phase_of($5, pla.valid_from, pla.valid_to)) AS phase,
                 max(pla.present) AS present, max(pla.guests) AS guests,

@@ -909,8 +909,16 @@ def test_answers_come_by_index(database: str, asked: str, condition: str) -> Non
         assert condition in used, plans
 
 
-def test_requests_are_found_by_index(database: str) -> None:
+@pytest.mark.parametrize("name", ["tp", "kte", "mob"])
+@pytest.mark.parametrize(
+    "condition",
+    ['requests @> \'[{"poi": "bar"}]\'', "tstzrange(valid_from, valid_to) @> '2026-01-05 08:20Z'::timestamptz"],
+)
+def test_requests_and_periods_are_found_by_index(database: str, name: str, condition: str) -> None:
+    if name != "tp" and condition.startswith("requests"):
+        name = "tp_joined"
     with psycopg.connect(database, autocommit=True) as owner:
-        owner.execute("SET enable_seqscan = off")
-        plan = ask(owner, """EXPLAIN SELECT * FROM published.tp WHERE requests @> '[{"poi": "bar"}]'""")
-        assert any("Index Cond" in line and "requests @>" in line for (line,) in plan)
+        for setting in ("enable_seqscan", "enable_indexscan", "enable_indexonlyscan"):
+            owner.execute(f"SET {setting} = off")  # type: ignore[call-overload]
+        plan = ask(owner, f"EXPLAIN SELECT * FROM published.{name} WHERE {condition}")
+        assert any("Index Cond" in line and condition.partition(" '")[0] in line for (line,) in plan), plan
