@@ -38,7 +38,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--stress-twelfth",
         action="store_true",
-        help="run also what a twelfth of the modules have of that; the seed chooses",
+        help="run half of the modules of tests/acceptance, and what a twelfth of all have of that; the seed chooses",
     )
     parser.addoption("--quick", action="store_true", help="of tests with a database run an eighth: so if none is named")
     parser.addoption("--every", action="store_true", help="run them all though none is named")
@@ -90,11 +90,12 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Of tests/acceptance take a twelfth by module, whose tests share what is dear to make."""
+    """Of tests/acceptance take a part by module, whose tests share what is dear to make."""
     if collection_path == PAPERS and not config.getoption("--all"):
         return True
-    if config.option.quick and collection_path.match("acceptance/test_*.py"):
-        return collection_path not in _choose_modules(ACCEPTANCE.glob("test_*.py"), SEED, 12) or None
+    part = 12 if config.option.quick else 2 if config.getoption("--stress-twelfth") else 1
+    if collection_path.match("acceptance/test_*.py") and config.args_source is not config.ArgsSource.ARGS:
+        return collection_path not in _choose_modules(ACCEPTANCE.glob("test_*.py"), SEED, part) or None
     return None
 
 

@@ -35,6 +35,7 @@ def take_command(shown: str, method: str) -> list[str]:
     return shlex.split(command)[1:]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("name", "grids", "release"),
     [
