@@ -1,7 +1,7 @@
 """k-merge: merges a second, beside the algorithm as printed; a day of taxis grouped by it; and phone records of many.
 
 ``python benchmarks/k_merge.py [PEOPLE...]``: with numbers of people, days of phone records of so many instead (those of
-``dbanon synth --calls-per-day 30``), in blocks, and up to 30,000 people without blocks too. With ``windows PEOPLE
+``dbanon synth --calls-per-day 30``), in blocks, and up to 30,000 people without blocks too; with ``k=5`` for that k alone. With ``windows PEOPLE
 NUMBER...`` so many windows of half an hour of so many people, with a fix every ten minutes, k = 5, and their attack.
 
 The printed algorithm is that of tests/unit/oracles_kte.py, in Python, mended only so that it does not part samples of
@@ -187,12 +187,12 @@ def make_phones(people: int) -> Trajectories:
     )  # fmt: skip
 
 
-def group_many(people: int) -> None:
+def group_many(people: int, sizes: list[int]) -> None:
     """Group days of phone records; up to 30,000 in one block too, which is the algorithm without blocks."""
     data = make_phones(people)
     known = snap_fixes(data, 60, 100.0)
     print(f"{people:,} people, {len(known.slot):,} samples")
-    for k in (2, 5):
+    for k in sizes:
         costs = {}
         for most in (_blocks.MAX_BLOCK_SUBJECTS, people)[: 1 + (people <= 30_000)]:
             usual, _blocks.MAX_BLOCK_SUBJECTS = _blocks.MAX_BLOCK_SUBJECTS, most
@@ -253,8 +253,9 @@ def main() -> None:
             print_windows(int(sys.argv[2]), number)
         return
     if sys.argv[1:]:
-        for people in map(int, sys.argv[1:]):
-            group_many(people)
+        sizes = [int(word.removeprefix("k=")) for word in sys.argv if word.startswith("k=")] or [2, 5]
+        for people in [int(word) for word in sys.argv[1:] if not word.startswith("k=")]:
+            group_many(people, sizes)
         return
     print_merges_per_second()
     print_turns()

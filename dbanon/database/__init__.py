@@ -142,13 +142,15 @@ class Database(Datasets):
     @finish_progress
     @accept_options(publishing.Planning)
     def plan(self, method: str, options: publishing.Planning) -> tuple[stored.PlanItem, ...]:
-        """Predict what `run` would meet, and take: this is measured on some people where it is not known."""
+        """Predict what `run` would meet, and take: that is measured on some people, if not known and not refused."""
         with translate_errors():
-            if self._may_compute() and stored.lacks_needs(self.connection, method, options):
+            *_, ending = items = stored.plan_run(self.connection, method, options)
+            if ending.value in (0, 5) and self._may_compute() and stored.lacks_needs(self.connection, method, options):
                 from dbanon.database.sweeping import measure_needs  # with Numba
 
                 measure_needs(self, method, options)
-            return stored.plan_run(self.connection, method, options)
+                items = stored.plan_run(self.connection, method, options)
+            return items
 
     @finish_progress
     def choose(self, dataset: str, *, sample: int = 500) -> tuple[stored.Choice, ...]:

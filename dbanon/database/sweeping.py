@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from dbanon.database import Database
 
 _IMPOSSIBLE_ERRORS = (InfeasibleError, ParameterError, DataError)
-_FEW_PEOPLE, _MANY_PEOPLE = 1000, 50_000  # of those that a plan is measured with, a twentieth of all
+_FEW_PEOPLE, _MANY_PEOPLE = 1000, 50_000  # of those that a plan is measured with, an eighth of all
 _EACH = {"seconds_each": "seconds", "mb_each": "memory_mb"}
 
 
@@ -148,19 +148,23 @@ def measure_cost(database: "Database", dataset: str, one: stored.Choice, sample:
 
 
 def measure_needs(database: "Database", method: str, options: Planning) -> None:
-    """Run a method on some people of a dataset, then on four times as many, and keep what it takes for plans.
+    """Run a method on some people of a dataset, again, and on four times as many, and keep what it takes for plans.
 
-    The second run says what each fix adds. A dataset of few is run whole. Nothing is kept unless each run is verified.
+    The first run says what a program takes that begins, the others what each fix adds. A dataset of few is run whole.
+    Nothing is kept unless each run is verified.
     """
     connection, family = database.connection, methods.find_method(method)
     algorithm = family.find_algorithm(options.algorithm).name
     dataset = stored.find_dataset(connection, options.dataset)
     people = stored.count_subjects(connection, dataset.dataset_id)
-    most = min(max(people // 20, _FEW_PEOPLE), _MANY_PEOPLE)
-    parts, told = (most // 4, most) if most < people else (None,), list[dict[str, float]]()
+    most = min(max(people // 8, _FEW_PEOPLE), _MANY_PEOPLE)
+    parts, told = (most // 4, most // 4, most) if most < people else (None,), list[dict[str, float]]()
     with sweep_session.open_session(database.lock_url, database.target.url) as lock_key:
         for number in parts:
-            sample = Sweeping(dataset=options.dataset, algorithm=algorithm, params=options.params or {}, sample=number)
+            sample = Sweeping(
+                dataset=options.dataset, algorithm=algorithm, params=options.params or {}, sample=number,
+                allow_no_requests=options.allow_no_requests,
+            )  # fmt: skip
             [one] = _list_combinations(connection, family, algorithm, dataset, sample)
             work, ids = _Work(database, family, algorithm, sample, lock_key), list[int]()
             with suppress(*_IMPOSSIBLE_ERRORS):
@@ -169,9 +173,11 @@ def measure_needs(database: "Database", method: str, options: Planning) -> None:
             for dropped in ids:
                 stored.drop_run(connection, dropped)
     if len(told) == len(parts):
-        more = max(told[-1]["fixes"] - told[0]["fixes"], 1)
-        each = {name: max((told[-1][of] - told[0][of]) / more, 0) for name, of in _EACH.items()}
-        evaluation_store.keep(connection, one.key, work._make_unmeasured(needs=told[-1] | each))
+        first, before, last = told[0], told[len(told) // 2], told[-1]
+        more = last["fixes"] - before["fixes"]
+        each = {name: max((last[of] - before[of]) / max(more, 1), 0) for name, of in _EACH.items()}
+        seconds = first["seconds"] + each["seconds_each"] * more
+        evaluation_store.keep(connection, one.key, work._make_unmeasured(needs=last | each | {"seconds": seconds}))
 
 
 def _demand_allowed(connection: Connection, options: Sweeping) -> None:

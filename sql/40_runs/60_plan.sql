@@ -98,7 +98,7 @@ LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_cata
         WHERE run.dataset_id = estimate_needs.dataset_id AND run.method = estimate_needs.method AND run.algorithm = estimate_needs.algorithm
             AND run.status = 'verified' AND run.timings ? 'total_s'
         UNION ALL
-        SELECT eva.params, format('by %s on %s', coalesce(dbanon_internal.format_quantity(eva.sample, 'person', 'people'), 'all people'),
+        SELECT eva.params, format('by %s on %s', CASE WHEN eva.sample > 0 THEN dbanon_internal.format_quantity(eva.sample, 'person', 'people') ELSE 'all people' END,
             to_char(eva.evaluated_at, 'YYYY-MM-DD HH24:MI')), eva.evaluated_at,
             eva.run_figures -> 'needs'
         FROM ONLY dbanon.evaluation eva

@@ -10,6 +10,7 @@ from dbanon.database import Database, open_database
 from dbanon.runs import room
 from tests.acceptance.commands import call, read_json
 from tests.clones import clone_of
+from tests.db.methods import require_requests
 from tests.facts import demand_refused
 
 pytestmark = pytest.mark.db
@@ -53,6 +54,18 @@ def test_what_a_run_takes_is_measured_once_on_some_people_of_the_dataset(own_cit
         few = database.plan("kte", dataset="city", algorithm="kte-hide", params={"k": 100})  # more than a part has
         assert "seconds" not in {one.item for one in few}
         assert database.connection.execute(left).fetchone() == (runs + 1, datasets, 1)
+
+
+def test_a_plan_may_do_without_requests(own_city: str) -> None:
+    with open_database(own_city) as database:
+        database.synth("quiet", objects=60, instants=4, requests_per_subject=0, seed=1)
+        require_requests(database.connection)
+        for allowed in (False, True):
+            *plan, ending = database.plan("tp-aware", dataset="quiet", params={"k": 4}, allow_no_requests=allowed)
+            assert ending.value == (0 if allowed else 3)
+            notes = {one.item: one.note for one in plan}
+            assert ("seconds" in notes) is allowed
+        assert notes["seconds"].startswith("by all people on ")
 
 
 @pytest.mark.parametrize("what", ["memory", "disk"])
