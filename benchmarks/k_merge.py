@@ -1,8 +1,9 @@
 """k-merge: merges a second, beside the algorithm as printed; a day of taxis grouped by it; and phone records of many.
 
-``python benchmarks/k_merge.py [PEOPLE...]``: with numbers of people, days of phone records of so many instead (those of
-``dbanon synth --calls-per-day 30``), in blocks, and up to 30,000 people without blocks too; with ``k=5`` for that k alone. With ``windows PEOPLE
-NUMBER...`` so many windows of half an hour of so many people, with a fix every ten minutes, k = 5, and their attack.
+``python benchmarks/k_merge.py [PEOPLE...] [k=K]``: with numbers of people, days of phone records of so many instead
+(those of ``dbanon synth --calls-per-day 30``), in blocks, and up to 30,000 people without blocks too, for k = 2 and 5
+or K alone. With ``windows PEOPLE NUMBER...`` so many windows of half an hour of so many people, with a fix every ten
+minutes, k = 5, and their attack.
 
 The printed algorithm is that of tests/unit/oracles_kte.py, in Python, mended only so that it does not part samples of
 one slot. Every group is checked to have k subjects, and every sample to lie in a row of its group.
