@@ -191,7 +191,7 @@ BEGIN
         ), all_phases AS (
             SELECT max(phase.surely) FILTER (WHERE phase.phase IS NOT NULL) AS surely, max(phase.inside) AS inside, sum(phase.possibly) AS possibly,
                 sum(phase.inside) AS inside_each, sum(phase.variance) AS variance,
-                -- Of those who were not there, chance decides who comes anew in the next phase.
+                -- People who were elsewhere in one phase come in the next by chance.
                 max(people.most) * (1 - exp(greatest(sum(ln(greatest(1 - (phase.inside - phase.again) / nullif(people.most - phase.again, 0), 1e-12))), -600))) AS anew
             FROM phase CROSS JOIN people
         )

@@ -534,6 +534,16 @@ def test_a_span_over_windows_is_noticed_and_counted_by_window(
         assert sum("in this span" in sentence for sentence in said) == 2
 
 
+@pytest.mark.parametrize("side_m", [700, 20])  # people of rectangles are summed from corner to corner, or by squares
+@pytest.mark.parametrize("name", ["tp", "mob"])
+def test_bounds_of_a_density_are_the_same_however_people_are_spread(opened: Opened, name: str, side_m: int) -> None:
+    asked = "SELECT ST_XMin(cell), ST_YMin(cell), at_least, at_most FROM published.density(%s, %s, %s, even => %s)"
+    span = HALF_HOUR if side_m > 100 else format_span((START_S + 900, START_S + 960))
+    one, two = (np.array(ask(opened.analyst, asked, f"published.{name}", side_m, span, even)) for even in (True, False))
+    assert one.shape == two.shape
+    assert one == pytest.approx(two, abs=1e-9)
+
+
 MASKED = {
     "count_inside": "expected, low, high FROM published.count_inside(%(name)s, {area}, during => %(span)s, {more})",
     "compare_counts": "expected, difference FROM published.compare_counts(%(name)s, {area}, during => %(span)s,"

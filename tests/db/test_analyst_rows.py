@@ -135,6 +135,21 @@ def test_an_area_may_be_empty_or_measured_and_a_region_null(two: psycopg.Connect
     }
 
 
+def test_of_rectangles_as_much_is_covered_as_of_other_shapes(connection: psycopg.Connection) -> None:
+    boxes = "ST_MakeEnvelope(x, y, x + 1 + (7 * random())::int, y + 1 + (7 * random())::int, 32610)"
+    found = connection.execute(f"""SELECT count(*) FILTER (WHERE shape = 1), count(*) FILTER (WHERE shape = 0),
+            max(abs(rectangle - shape)), bool_and((rectangle = 1) = (shape = 1))
+        FROM (SELECT published_inner.covered_rectangle(published_inner.find_rectangle(a.geom),
+                  published_inner.find_rectangle(b.geom)) AS rectangle,
+              published_inner.covered_share(a.geom, b.geom) AS shape
+              FROM (SELECT {boxes} AS geom FROM generate_series(0, 8) x, generate_series(0, 8) y) a,
+                  (SELECT {boxes} AS geom FROM generate_series(0, 8) x, generate_series(0, 8) y) b) both_ways""")
+    [(all_of_it, none, off, alike)] = found.fetchall()
+    assert min(all_of_it, none) > 100
+    assert off < 1e-12
+    assert alike
+
+
 def test_operators_of_a_readers_path_change_no_share(two: psycopg.Connection) -> None:
     two.execute("CREATE SCHEMA mine")
     for n, (operator, argument, result) in enumerate(

@@ -40,7 +40,7 @@ _STARTS_PER_BLOCK = 32
 # Columns of rows: slot; box; c(j); the least cost of the rows up to this one; the start of the last stretch of these.
 _T, _X0, _Y0, _X1, _Y1, _C, _COST, _START = range(8)
 _ROW_COLUMNS = 8
-# Of each start: the cost of the rows before it; its slot; the box of the rows from it to c(j); its row.
+# Each start has the cost of the rows before it, its slot, the box of the rows from it to c(j), and its row.
 _BEFORE, _SLOT, _WEST, _SOUTH, _EAST, _NORTH, _ROW = range(7)
 _START_ROWS = 7
 # Of blocks of starts: for which sum of spans the next two hold (0: none); the least over starts of (cost before - spans
