@@ -525,13 +525,13 @@ COMMENT ON COLUMN published.atoms.area_m2 IS 'Their area in square metres.';
 COMMENT ON COLUMN published.atoms.categories IS 'How many categories of points of interest it has.';
 COMMENT ON COLUMN published.atoms.pois IS 'How many points of interest it has.';
 
-COMMENT ON TABLE dbanon.asked IS 'Requests that a reader of many releases can follow: their contents and possible senders. An adversary knows them permanently.';
+COMMENT ON TABLE dbanon.asked IS 'Requests that a reader of many releases can follow: their contents, and the guests who may have sent them; other possible senders are in dbanon.grouping. An adversary knows them permanently.';
 COMMENT ON COLUMN dbanon.asked.release_id IS 'The release.';
 COMMENT ON COLUMN dbanon.asked.content IS 'A keyed hash of the content of the request.';
 COMMENT ON COLUMN dbanon.asked.windows IS 'How many windows of the release have a group with this content. Null, like the next two, of one that was published before they were counted: it is not looked at.';
 COMMENT ON COLUMN dbanon.asked.present IS 'The people published in these windows, summed over the windows.';
-COMMENT ON COLUMN dbanon.asked.met IS 'In how many of these windows each of the people was in a group with this content.';
-COMMENT ON COLUMN dbanon.asked.people IS 'Codes of these people. If one person sent most of the requests, the people with the greatest number are the candidates.';
+COMMENT ON COLUMN dbanon.asked.met IS 'In how many of these windows each of the people was in a group with this content. 0: nobody is listed.';
+COMMENT ON COLUMN dbanon.asked.people IS 'Codes of these guests, of releases of earlier versions those of all. If one person sent most of the requests, the people with the greatest number are the candidates.';
 
 COMMENT ON TABLE dbanon.published_atom IS 'The atoms of releases as they were published: the rows of published.atoms.';
 COMMENT ON COLUMN dbanon.published_atom.release_id IS 'The release.';
@@ -560,6 +560,7 @@ COMMENT ON COLUMN dbanon.grouping.release_id IS 'The release.';
 COMMENT ON COLUMN dbanon.grouping.period IS 'From when to when.';
 COMMENT ON COLUMN dbanon.grouping.people IS 'The codes of the people of a group, in ascending order, each once; its guests behind the others. The code of a forgotten person is random.';
 COMMENT ON COLUMN dbanon.grouping.members IS 'How many of the people hide one another: those before the guests. Null: all.';
+COMMENT ON COLUMN dbanon.grouping.contents IS 'Keyed hashes of the contents of requests that the group has, each once. Null: none, or a release of an earlier version.';
 
 COMMENT ON TABLE dbanon.job IS 'Work that is repeated: the source that is loaded, computed and published, and in which periods.';
 COMMENT ON COLUMN dbanon.job.job_id IS 'Key.';

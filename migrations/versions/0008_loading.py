@@ -53,6 +53,8 @@ ALTER TABLE dbanon.region DROP CONSTRAINT region_crowd_check,
     ADD CONSTRAINT region_crowd_check CHECK (subjects >= 1 AND crowd >= 1);
 ALTER TABLE dbanon.release ADD COLUMN guest_presence double precision NOT NULL DEFAULT 0;
 ALTER TABLE dbanon.grouping ADD COLUMN members integer CHECK (members > 0 AND members < cardinality(people));
+ALTER TABLE dbanon.grouping ADD COLUMN contents bigint[];
+ALTER TABLE dbanon.grouping ALTER COLUMN contents SET STATISTICS 0;
 -- Intensities of square cells, as sums over all cells below and to the left of each corner, row by row. Edges are
 -- multiples of cell_m.
 CREATE TYPE published_inner.surface AS (

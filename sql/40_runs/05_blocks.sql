@@ -76,9 +76,11 @@ BEGIN ATOMIC
         pg_catalog.string_agg(pg_catalog.int4send(pg_catalog.octet_length(n.subject)), ''),
         pg_catalog.convert_to(pg_catalog.string_agg(n.subject, ''), 'UTF8')
     FROM (SELECT t.trajectory_id >> 16 AS block, t.trajectory_id, t.subject
-          FROM ONLY dbanon.trajectory t
-          WHERE t.dataset_id = (SELECT r.dataset_id FROM ONLY dbanon.run r WHERE r.run_id = read_name_blocks.run_id)
-              AND EXISTS (SELECT FROM ONLY dbanon.membership m WHERE m.run_id = read_name_blocks.run_id AND m.trajectory_id = t.trajectory_id)
+          FROM (SELECT DISTINCT r.dataset_id, m.trajectory_id FROM ONLY dbanon.run r JOIN ONLY dbanon.membership m ON m.run_id = r.run_id
+                WHERE r.run_id = read_name_blocks.run_id) own
+          -- By both columns, and from the first member on: as an index has them.
+          JOIN ONLY dbanon.trajectory t ON t.dataset_id = own.dataset_id AND t.trajectory_id = own.trajectory_id
+          WHERE t.trajectory_id >= (SELECT pg_catalog.min(m.trajectory_id) FROM ONLY dbanon.membership m WHERE m.run_id = read_name_blocks.run_id)
           ORDER BY 1, 2 OFFSET 0) n
     GROUP BY n.block;
 END;

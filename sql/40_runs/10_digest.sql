@@ -4,8 +4,8 @@ CREATE OR REPLACE FUNCTION dbanon_internal.compute_table_digest(run_id bigint, r
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT COST 1000000 SET search_path = pg_catalog, pg_temp
 -- The plan is made for a run of average size: after one run of millions of rows it would read them for every small one.
 SET enable_seqscan = off
--- Names are found by hashing.
-SET enable_mergejoin = off SET work_mem = '64MB' AS $$
+-- Names are merged: an index has them in the order of trajectories.
+SET enable_nestloop = off SET enable_hashjoin = off SET enable_hashagg = off SET work_mem = '64MB' AS $$
 BEGIN
     RETURN sha256(coalesce(CASE relation
         WHEN 'region' THEN (

@@ -48,7 +48,8 @@ DECLARE
     asked_key CONSTANT bytea := dbanon_internal.make_groups_key('asked', release_id, dataset_id);
 BEGIN
     -- A sum depends on no order, and forgetting a person changes a few of its terms. An exclusive or would not see a row that is there twice.
-    RETURN (SELECT coalesce(sum(dbanon_internal.hash_row(grouping_key, range_send(gro.period) || coalesce(int4send(gro.members), ''), gro.people)), 0)
+    RETURN (SELECT coalesce(sum(dbanon_internal.hash_row(grouping_key, range_send(gro.period) || coalesce(int4send(gro.members), '')
+                || coalesce(array_send(gro.contents), ''), gro.people)), 0)
             FROM ONLY dbanon.grouping gro WHERE gro.release_id = compute_groups_sum.release_id)
          + (SELECT coalesce(sum(dbanon_internal.hash_row(exposure_key, multirange_send(exp.period), ARRAY[exp.person])), 0)
             FROM ONLY dbanon.exposure exp WHERE exp.release_id = compute_groups_sum.release_id)
@@ -171,7 +172,8 @@ CREATE OR REPLACE FUNCTION dbanon_internal.guard_groups() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     query CONSTANT text := CASE TG_TABLE_NAME
-        WHEN 'grouping' THEN 'SELECT s.release_id, range_send(s.period) || coalesce(int4send(s.members), '''') AS period, s.people, s.members FROM %I s'
+        WHEN 'grouping' THEN 'SELECT s.release_id, range_send(s.period) || coalesce(int4send(s.members), '''') '
+                             '|| coalesce(array_send(s.contents), '''') AS period, s.people, s.members FROM %I s'
         WHEN 'asked' THEN 'SELECT s.release_id, int8send(s.content) || coalesce(int8send(s.windows) || int8send(s.present) || int8send(s.met), '''') '
                           'AS period, s.people, NULL::integer AS members FROM %I s'
         ELSE 'SELECT s.release_id, multirange_send(s.period) AS period, ARRAY[s.person] AS people, NULL::integer AS members FROM %I s' END;

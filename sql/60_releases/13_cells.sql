@@ -33,7 +33,7 @@ DECLARE
 BEGIN
     WITH used AS MATERIALIZED (
         SELECT DISTINCT ele.region_no FROM ONLY dbanon.record rec CROSS JOIN LATERAL unnest(rec.regions) ele (region_no)
-        WHERE rec.run_id = store_cells.run_id
+        WHERE rec.run_id = store_cells.run_id AND EXISTS (SELECT FROM ONLY dbanon.cell cel WHERE cel.dataset_id = dataset)
     ), told AS MATERIALIZED (
         -- Equal for cells in the same regions. The number of the release keeps classes of several releases apart.
         SELECT shown.cell_id, bit_xor(hashint8extended(shown.region_no, store_cells.release_id)) AS class

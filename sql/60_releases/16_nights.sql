@@ -7,64 +7,50 @@ SET jit = off
 -- Rows are published right after they were written, before any statistics know of them: the planner takes a run for one row.
 SET enable_nestloop = off
 AS $$
+DECLARE
+    has_guests CONSTANT boolean := EXISTS (
+        SELECT FROM ONLY dbanon.grouping gro WHERE gro.release_id = store_requests.release_id AND gro.members IS NOT NULL);
 BEGIN
-    IF NOT EXISTS (SELECT FROM ONLY dbanon.region reg WHERE reg.run_id = store_requests.run_id AND reg.extra ? 'requests') THEN
-        RETURN;
-    END IF;
-    -- Each table is read once, and by itself: joined to a series of regions, an index on them would be read anew for each record.
+    -- Full members met what their group has: dbanon.grouping says that. A guest met what was sent while it was there.
     WITH run AS MATERIALIZED (
         SELECT run.run_id, run.dataset_id, lower(dbanon_internal.find_run_span(run.run_id)) AS since,
-            dbanon_internal.find_dataset_key(run.dataset_id) AS key, dbanon_internal.has_guests(run.run_id) AS invites,
+            dbanon_internal.find_dataset_key(run.dataset_id) AS key,
             (run.params ->> (met.traits ->> 'every'))::numeric * (run.params ->> (met.traits ->> 'window'))::numeric AS window_s
         FROM ONLY dbanon.run run JOIN ONLY dbanon.method met ON met.name = run.method AND met.traits -> 'joins' ? 'requests'
         WHERE run.run_id = store_requests.run_id
-    ), time AS MATERIALIZED (
-        SELECT per.period_no, per.period, floor(extract(epoch FROM lower(per.period) - run.since) / run.window_s) AS window_no
-        FROM run JOIN ONLY dbanon.period per ON per.run_id = run.run_id
-    ), cell AS MATERIALIZED (
-        SELECT reg.region_no, reg.subjects, reg.extra -> 'requests' AS requests FROM ONLY dbanon.region reg WHERE reg.run_id = store_requests.run_id
-    ), part AS MATERIALIZED (
-        SELECT rec.record_id, rec.periods, rec.regions FROM ONLY dbanon.record rec WHERE rec.run_id = store_requests.run_id
-    ), present AS MATERIALIZED (
-        -- A record has its people for a whole window, and they are in no other one then.
-        SELECT time.window_no, sum(cell.subjects) AS people
-        FROM part JOIN cell ON cell.region_no = part.regions[1] JOIN time ON time.period_no = part.periods[1] GROUP BY time.window_no
-    ), shown AS MATERIALIZED (
-        SELECT DISTINCT part.record_id, time.window_no, req.value::text AS content, CASE WHEN run.invites THEN time.period END AS period
-        FROM run CROSS JOIN part CROSS JOIN LATERAL unnest(part.periods, part.regions) ele (period_no, region_no)
-        JOIN cell ON cell.region_no = ele.region_no AND cell.requests IS NOT NULL
-        JOIN time ON time.period_no = ele.period_no
-        CROSS JOIN LATERAL jsonb_array_elements(cell.requests) req
-    ), stated AS MATERIALIZED (
-        SELECT DISTINCT shown.record_id, shown.window_no, shown.content FROM shown
-    ), sent AS (
+    ), said AS MATERIALIZED (
+        SELECT floor(extract(epoch FROM lower(gro.period) - run.since) / run.window_s) AS window_no, gro.contents, cardinality(gro.people) AS people
+        FROM run CROSS JOIN ONLY dbanon.grouping gro WHERE gro.release_id = store_requests.release_id
+    ), present AS (
+        SELECT said.window_no, sum(said.people) AS people FROM said GROUP BY said.window_no
+    ), sent AS MATERIALIZED (
         SELECT one.content, count(*) AS windows, sum(present.people) AS present
-        FROM (SELECT DISTINCT stated.content, stated.window_no FROM stated) one JOIN present ON present.window_no = one.window_no GROUP BY one.content
-    ), member AS MATERIALIZED (
-        SELECT DISTINCT mem.record_id, CASE WHEN run.invites THEN mem.period END AS period, dbanon_internal.hash_person(run.key, tra.subject) AS person
+        FROM (SELECT DISTINCT ele.content, said.window_no FROM said CROSS JOIN LATERAL unnest(said.contents) ele (content)) one
+        JOIN present ON present.window_no = one.window_no GROUP BY one.content
+    ), guest AS MATERIALIZED (
+        SELECT DISTINCT mem.record_id, mem.period, dbanon_internal.hash_person(run.key, tra.subject) AS person
         FROM run
-        JOIN ONLY dbanon.membership mem ON mem.run_id = run.run_id
-        JOIN (SELECT DISTINCT stated.record_id FROM stated) asking ON asking.record_id = mem.record_id
+        JOIN ONLY dbanon.membership mem ON mem.run_id = run.run_id AND mem.period IS NOT NULL
         JOIN ONLY dbanon.trajectory tra ON tra.trajectory_id = mem.trajectory_id AND tra.dataset_id = run.dataset_id
+        WHERE has_guests
     ), met AS (
-        -- A guest counts where it was there when the content was sent.
-        SELECT was.content, was.person, count(*) AS windows
-        FROM (SELECT stated.content, member.person FROM stated JOIN member ON member.record_id = stated.record_id AND member.period IS NULL
-              UNION ALL
-              SELECT one.content, one.person
-              FROM (SELECT DISTINCT shown.content, shown.window_no, member.person
-                    FROM shown JOIN member ON member.record_id = shown.record_id AND member.period && shown.period) one) was
-        GROUP BY was.content, was.person
+        SELECT one.content, one.person, count(*) AS windows
+        FROM (SELECT DISTINCT ele.content, floor(extract(epoch FROM lower(per.period) - run.since) / run.window_s) AS window_no, guest.person
+              FROM run CROSS JOIN guest
+              JOIN (SELECT lis.* FROM dbanon_internal.list_contents(store_requests.run_id) lis WHERE has_guests) con ON con.record_id = guest.record_id
+              JOIN ONLY dbanon.period per ON per.run_id = run.run_id AND per.period_no = con.period_no AND per.period && guest.period
+              CROSS JOIN LATERAL unnest(con.contents) ele (content)) one
+        GROUP BY one.content, one.person
     )
     INSERT INTO dbanon.asked (release_id, content, windows, present, met, people)
-        SELECT store_requests.release_id, dbanon_internal.hash_person(run.key, sent.content), sent.windows, sent.present, met.windows,
-            array_agg(met.person ORDER BY met.person)
-        FROM run CROSS JOIN sent JOIN met ON met.content = sent.content
-        GROUP BY run.key, sent.content, sent.windows, sent.present, met.windows;
+        SELECT store_requests.release_id, sent.content, sent.windows, sent.present, 0, '{}' FROM sent
+        UNION ALL
+        SELECT store_requests.release_id, sent.content, sent.windows, sent.present, met.windows, array_agg(met.person ORDER BY met.person)
+        FROM sent JOIN met ON met.content = sent.content GROUP BY sent.content, sent.windows, sent.present, met.windows;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.store_requests IS
-'Stores under the number of a release, for each content of its requests, who was in a group with it in how many of its windows.';
+'Stores under the number of a release, whose groups are stored already, the contents of its requests, and which guests met them in how many windows.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.compute_chance(windows bigint, present numeric, met numeric, most bigint) RETURNS double precision
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
@@ -158,10 +144,17 @@ BEGIN
                   FROM ONLY dbanon.asked ask WHERE ask.release_id = ANY (among)) part
             GROUP BY part.content HAVING count(*) > 1 AND sum(part.windows) >= 3 AND bool_or(part.release_id = new_release)
         ), met AS (
-            SELECT ask.content, ele.person, sum(ask.met) AS windows
-            FROM sent JOIN ONLY dbanon.asked ask ON ask.content = sent.content AND ask.release_id = ANY (among)
-            CROSS JOIN LATERAL unnest(ask.people) ele (person)
-            GROUP BY ask.content, ele.person
+            SELECT one.content, one.person, sum(one.windows) AS windows
+            FROM (SELECT ask.content, ele.person, ask.met AS windows
+                  FROM sent JOIN ONLY dbanon.asked ask ON ask.content = sent.content AND ask.release_id = ANY (among)
+                  CROSS JOIN LATERAL unnest(ask.people) ele (person)
+                  UNION ALL
+                  SELECT said.content, ele.person, 1
+                  FROM (SELECT gro.people[:coalesce(gro.members, cardinality(gro.people))] AS people, unnest(gro.contents) AS content
+                        FROM ONLY dbanon.grouping gro WHERE gro.release_id = ANY (among)) said
+                  JOIN sent ON sent.content = said.content
+                  CROSS JOIN LATERAL unnest(said.people) ele (person)) one
+            GROUP BY one.content, one.person
         ), most AS (
             SELECT met.content, met.windows, max(met.windows) OVER (PARTITION BY met.content) AS greatest FROM met
         ), ahead AS MATERIALIZED (

@@ -132,13 +132,16 @@ COMMENT ON FUNCTION dbanon_internal.list_release_columns IS 'The method''s own c
 
 CREATE OR REPLACE FUNCTION dbanon_internal.copy_release(
     run_id bigint, release_id bigint, name text, prefix integer, bounds tstzrange, OUT rows bigint, OUT longest_s double precision)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp SET work_mem = '128MB'
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
 -- Rows are published right after they were written, before any statistics know of them: the planner takes a run for one row.
 SET enable_nestloop = off
 -- The rows of a run are put together first, and what belongs to them is looked up for all at once: no other order knows how many they are.
-SET join_collapse_limit = 1 AS $$
+SET join_collapse_limit = 1
+-- Rows are joined and sorted in parallel where there are many. What workers share lies in /dev/shm, of which a container may have little.
+SET parallel_setup_cost = 0 SET parallel_tuple_cost = 0 SET work_mem = '32MB' SET hash_mem_multiplier = 1 AS $$
 DECLARE
-    target text := format('dbanon.release_%s', release_id);
+    target CONSTANT text := format('dbanon.release_%s', release_id);
+    numbers CONSTANT text := target || '_numbers';
     region_type text;
     region_value text := 'reg.region';
     -- A view that is there keeps its columns: those of earlier versions have the range of both times, too.
@@ -146,7 +149,6 @@ DECLARE
                              WHERE att.attrelid = to_regclass(format('published.%I', copy_release.name)) AND att.attname = 'period');
     method text;
     srid integer;
-    definitions text;
     own text;
     -- Keys of a part have its number above 32 bits of their own.
     base CONSTANT bigint := coalesce(copy_release.prefix, 0)::bigint << 32;
@@ -156,30 +158,28 @@ BEGIN
         WHERE run.run_id = copy_release.run_id;
     -- A column of a table has one type of geometry; a single polygon is stored as a collection of one.
     IF region_type = 'MultiPolygon' THEN region_value := '@postgis@.ST_Multi(reg.region)'; END IF;
-    SELECT coalesce(string_agg(format(', %I %s NOT NULL', col.name, col.sql_type), '' ORDER BY col.ord), ''),
-           coalesce(string_agg(', ' || col.value, '' ORDER BY col.ord), '')
-        INTO definitions, own
-        FROM dbanon_internal.list_release_columns(method) col;
-    EXECUTE format('CREATE TABLE %s (cloak_id bigint NOT NULL, record_id bigint NOT NULL, seq integer NOT NULL, '
-        '%sregion @postgis@.geometry(%s, %s) NOT NULL, crowd integer NOT NULL, subjects integer NOT NULL, '
-        'valid_from timestamptz NOT NULL, valid_to timestamptz NOT NULL%s)',
-        target, period || ' tstzrange NOT NULL, ', region_type, srid, definitions);
-    -- Default privileges of the database may have given rights on it; readers come through the view.
-    EXECUTE format('REVOKE ALL ON TABLE %s FROM PUBLIC', target);
-    -- gen_random_uuid draws from the operating system's cryptographic source: the numbers reveal nothing of the run's own.
-    -- The rows of dbanon.cloak, from its tables: numbered before they meet their regions, records need no further join.
-    EXECUTE format('INSERT INTO %s SELECT num.rows_before + ele.seq, num.record_id, ele.seq, %s%s, '
-        'reg.crowd, reg.subjects, lower(per.period), upper(per.period)%s '
-        'FROM (SELECT shuffled.periods, shuffled.regions, $2 + row_number() OVER drawn AS record_id, '
-                  '$2 + sum(cardinality(shuffled.periods)) OVER drawn - cardinality(shuffled.periods) AS rows_before '
+    SELECT string_agg(format(', %s AS %I', col.value, col.name), '' ORDER BY col.ord) INTO own FROM dbanon_internal.list_release_columns(method) col;
+    -- gen_random_uuid draws from the operating system's cryptographic source: the numbers reveal nothing of the run's own. They are drawn
+    -- once, before anything is done in parallel.
+    EXECUTE format('CREATE UNLOGGED TABLE %s AS '
+        'SELECT num.rows_before + ele.seq AS cloak_id, num.record_id, ele.seq::integer AS seq, per.period, ele.region_no '
+        'FROM (SELECT shuffled.periods, shuffled.regions, %s + row_number() OVER drawn AS record_id, '
+                  '%2$s + sum(cardinality(shuffled.periods)) OVER drawn - cardinality(shuffled.periods) AS rows_before '
               'FROM (SELECT rec.periods, rec.regions, gen_random_uuid() AS draw '
-                    'FROM ONLY dbanon.record rec WHERE rec.run_id = $1) shuffled '
+                    'FROM ONLY dbanon.record rec WHERE rec.run_id = %3$s) shuffled '
               'WINDOW drawn AS (ORDER BY shuffled.draw ROWS UNBOUNDED PRECEDING)) num '
         'CROSS JOIN LATERAL unnest(num.periods, num.regions) WITH ORDINALITY ele (period_no, region_no, seq) '
-        'JOIN ONLY dbanon.period per ON per.run_id = $1 AND per.period_no = ele.period_no '
-        'JOIN ONLY dbanon.region reg ON reg.run_id = $1 AND reg.region_no = ele.region_no '
-        'ORDER BY lower(per.period), num.rows_before + ele.seq', target, 'per.' || period || ', ', region_value, own) USING copy_release.run_id, base;
+        'JOIN ONLY dbanon.period per ON per.run_id = %3$s AND per.period_no = ele.period_no', numbers, base, copy_release.run_id);
+    EXECUTE format('CREATE TABLE %s AS SELECT num.cloak_id, num.record_id, num.seq, %s%s::@postgis@.geometry(%s, %s) AS region, reg.crowd, '
+            'reg.subjects, lower(num.period) AS valid_from, upper(num.period) AS valid_to%s '
+        'FROM %s num JOIN ONLY dbanon.region reg ON reg.run_id = %s AND reg.region_no = num.region_no ORDER BY valid_from, num.cloak_id',
+        target, 'num.' || period || ', ', region_value, region_type, srid, own, numbers, copy_release.run_id);
     GET DIAGNOSTICS rows = ROW_COUNT;
+    EXECUTE format('DROP TABLE %s', numbers);
+    -- Default privileges of the database may have given rights on it; readers come through the view.
+    EXECUTE format('REVOKE ALL ON TABLE %s FROM PUBLIC', target);
+    EXECUTE (SELECT format('ALTER TABLE %s %s', target, string_agg(format('ALTER COLUMN %I SET NOT NULL', att.attname), ', '))
+             FROM pg_attribute att WHERE att.attrelid = target::regclass AND att.attnum > 0);
     longest_s := dbanon_internal.finish_table(target, bounds);
 END
 $$;
@@ -393,7 +393,7 @@ BEGIN
                     dbanon_internal.compute_share_of_people(publish.run_id),
                     CASE WHEN publish.grow THEN dbanon_internal.join_series(publish.run_id, publish.name, part.bounds, chosen, new_release) END,
                     part.bounds, part.prefix, CASE WHEN publish.grow THEN dbanon_internal.compute_places_digest(publish.run_id) END,
-                    copied.longest_s, dbanon_internal.compute_guest_presence(publish.run_id), dbanon_internal.count_people(publish.run_id),
+                    copied.longest_s, dbanon_internal.compute_guest_presence(publish.run_id), dbanon_internal.count_people(publish.run_id, new_release),
                     dbanon_internal.find_last_verification(publish.run_id), dbanon_internal.find_interval_factor(publish.run_id));
         -- Last: from here to the end of the transaction analysts wait for the view.
         PERFORM dbanon_internal.show_release(new_release, publish.name, old_release, publish.end_readers);

@@ -217,10 +217,14 @@ def test_rows_are_true_when_a_release_says_and_records_of_one_phase_are_of_diffe
         WHERE m.run_id = %(run)s AND m.period IS NULL AND g.phase IS NOT NULL
         GROUP BY t.subject, g.phase HAVING count(DISTINCT g.members) > 1
     """
+    people = """
+        SELECT bool_and(dbanon_internal.count_people(run_id, release_id) = dbanon_internal.count_people(run_id))
+        FROM dbanon.release WHERE run_id = %(run)s"""
     for run in opened.place.numbers(name):
         assert truths.list_untrue(opened.url, run, holds, step_s) == []
         with psycopg.connect(opened.url) as owner:
             assert owner.execute(groups, {"run": run}).fetchall() == []
+            assert owner.execute(people, {"run": run}).fetchall() == [(True,)]
 
 
 @pytest.mark.parametrize("opened", ["visits"], indirect=True)

@@ -349,7 +349,7 @@ def test_a_name_that_returns_after_its_data_went_is_the_person_it_was(filled: ps
     )
     forget(filled, datetime.now(UTC))
     assert read_value(filled, known) == 2
-    assert select_some(erase_rows(filled, "forget_subject('ten', %s)", NAME))["places in groups of releases"] == 4
+    assert select_some(erase_rows(filled, "forget_subject('ten', %s)", NAME))["places in groups of releases"] == 2
     assert read_value(filled, known) == 0
 
 

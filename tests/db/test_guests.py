@@ -102,7 +102,11 @@ def test_a_guest_counts_as_a_sender_of_what_was_sent_while_it_was_there(
 ) -> None:
     query = "SELECT windows, present, met, cardinality(people) FROM dbanon.asked ORDER BY 4"
     found = connection.execute(query).fetchall()
-    assert found == [(WINDOWS, (FULL + GUESTS) * WINDOWS, WINDOWS, number) for number in (FULL, FULL + GUESTS)]
+    times = WINDOWS, (FULL + GUESTS) * WINDOWS  # both contents were sent in each window, and the guests met one
+    assert found == [(*times, 0, 0), (*times, 0, 0), (*times, WINDOWS, GUESTS)]
+    sent = "(SELECT array_agg(DISTINCT content) FROM dbanon.asked)"
+    query = f"SELECT DISTINCT members, contents = {sent} FROM dbanon.grouping"
+    assert connection.execute(query).fetchall() == [(FULL, True)]
 
 
 @pytest.mark.parametrize("instants", [1, 2, 3])

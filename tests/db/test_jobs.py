@@ -255,12 +255,17 @@ def test_a_figure_above_its_limit_holds_the_period(own):
 
 
 def ask(connection: psycopg.Connection[Any], run: int, people: list[str]) -> None:
-    """Let a computed run have a request that one of these people sent, and leave the others out."""
+    """Let a computed run have a request that one of these people sent, and put the others into groups of their own."""
     connection.execute(
         """UPDATE dbanon.region SET extra = '{"requests": [{"poi": "clinic"}]}' WHERE run_id = %s""", [run]
     )
     connection.execute(
-        "DELETE FROM dbanon.membership m USING dbanon.trajectory t "
+        "INSERT INTO dbanon.cloak (run_id, record_id, seq, period, region, crowd, subjects)"
+        " SELECT run_id, record_id + 1000, seq, period, region, crowd, subjects FROM dbanon.cloak WHERE run_id = %s",
+        [run],
+    )
+    connection.execute(
+        "UPDATE dbanon.membership m SET record_id = m.record_id + 1000 FROM dbanon.trajectory t "
         "WHERE t.trajectory_id = m.trajectory_id AND m.run_id = %s AND t.subject <> ALL (%s)",
         [run, people],
     )
