@@ -22,12 +22,14 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks._data import NETWORK
 from benchmarks._measure import Cost, measure_server_cpu_s, run_dbanon
+from dbanon.options.generating import Plan
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).resolve().parents[1]
 INSTANTS, K, VIEW = 30, 50, "headline"
 PHASES = ("load_s", "compute_s", "write_s", "verify_s")
 CHUNK = 1 << 24
 WARM_PEOPLE = 2000
+WINDOW = "-p", f"start={Plan().start_s}", "-p", f"instants={INSTANTS}"
 TABLES = {
     "read": "SELECT sum(pg_column_size(t.*)) FROM dbanon.trajectory t",
     "requests": "SELECT sum(pg_column_size(r.*)) FROM dbanon.request r",
@@ -42,12 +44,13 @@ class Version:
     """A commit with a server of its own."""
 
     def __init__(self, name: str, tree: Path, home: Path) -> None:
-        self.name = name
+        self.name, self.tree = name, tree
         self.environment = {"PYTHONPATH": str(tree), "DBANON_HOME": str(home)}
 
     def call(self, *words: str) -> tuple[Cost, float]:
         """Run a command of this commit; its cost, and the seconds of CPU of both sides."""
         os.environ.update(self.environment)  # the sampler looks for the server there
+        os.chdir(self.tree)  # the first place where a module is looked for
         before = measure_server_cpu_s()
         cost = run_dbanon(*words, environment=self.environment)
         return cost, cost.cpu_s + measure_server_cpu_s() - before
@@ -63,9 +66,13 @@ class Version:
         numbers = [word for name, value in sizes.items() for word in (f"--{name}", str(value))]
         self.call("synth", "--dataset", dataset, *numbers, *files)
 
+    def run(self, dataset: str) -> tuple[Cost, float]:
+        """Compute, write and attack groups: the same each time, or a later one could not be published."""
+        return self.call("run", "tp-aware", "--dataset", dataset, "-p", f"k={K}", *WINDOW, "--seed", "1", "--json")
+
     def measure(self, dataset: str) -> dict[str, tuple[float, float | None, float]]:
         """Seconds, CPU and MB (client's for the run, server's for a release) of each step and phase."""
-        ran, run_cpu_s = self.call("run", "tp-aware", "--dataset", dataset, "-p", f"k={K}", "--json")
+        ran, run_cpu_s = self.run(dataset)
         told = json.loads(ran.printed)
         published, publish_cpu_s = self.call("publish", str(told["run_id"]), VIEW)
         self.bytes = {what: int(self.ask(query)) for what, query in TABLES.items()}
@@ -138,8 +145,11 @@ def main() -> None:
 def measure_all(versions: list[Version], place: Path, people: int, rounds: int) -> None:
     for version in versions:
         version.fill("few", WARM_PEOPLE)
-        version.measure("few")  # compiles
+        version.run("few")  # compiles
         version.fill("many", people)
+    for version in versions:  # or the server would tidy up beside the measurement
+        version.ask("VACUUM (ANALYZE) dbanon.trajectory, dbanon.request")
+        version.ask("CHECKPOINT")
     print(f"\n{people:,} people x {INSTANTS} instants, k = {K}\n")
     print_row("what", "commit", *("s (CPU s)" for _ in range(rounds)), "MB")
     print("|---" * (rounds + 3) + "|")
