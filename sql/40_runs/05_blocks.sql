@@ -72,17 +72,17 @@ CREATE OR REPLACE FUNCTION dbanon_internal.read_name_blocks(run_id bigint) RETUR
     block bigint, rows bigint, trajectories bytea, name_sizes bytea, names bytea)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
-    SELECT n.block, pg_catalog.count(*), pg_catalog.string_agg(pg_catalog.int8send(n.trajectory_id), ''),
-        pg_catalog.string_agg(pg_catalog.int4send(pg_catalog.octet_length(n.subject)), ''),
-        pg_catalog.convert_to(pg_catalog.string_agg(n.subject, ''), 'UTF8')
-    FROM (SELECT t.trajectory_id >> 16 AS block, t.trajectory_id, t.subject
-          FROM (SELECT DISTINCT r.dataset_id, m.trajectory_id FROM ONLY dbanon.run r JOIN ONLY dbanon.membership m ON m.run_id = r.run_id
-                WHERE r.run_id = read_name_blocks.run_id) own
+    SELECT item.block, pg_catalog.count(*), pg_catalog.string_agg(pg_catalog.int8send(item.trajectory_id), ''),
+        pg_catalog.string_agg(pg_catalog.int4send(pg_catalog.octet_length(item.subject)), ''),
+        pg_catalog.convert_to(pg_catalog.string_agg(item.subject, ''), 'UTF8')
+    FROM (SELECT tra.trajectory_id >> 16 AS block, tra.trajectory_id, tra.subject
+          FROM (SELECT DISTINCT run.dataset_id, mem.trajectory_id FROM ONLY dbanon.run run JOIN ONLY dbanon.membership mem ON mem.run_id = run.run_id
+                WHERE run.run_id = read_name_blocks.run_id) own
           -- By both columns, and from the first member on: as an index has them.
-          JOIN ONLY dbanon.trajectory t ON t.dataset_id = own.dataset_id AND t.trajectory_id = own.trajectory_id
-          WHERE t.trajectory_id >= (SELECT pg_catalog.min(m.trajectory_id) FROM ONLY dbanon.membership m WHERE m.run_id = read_name_blocks.run_id)
-          ORDER BY 1, 2 OFFSET 0) n
-    GROUP BY n.block;
+          JOIN ONLY dbanon.trajectory tra ON tra.dataset_id = own.dataset_id AND tra.trajectory_id = own.trajectory_id
+          WHERE tra.trajectory_id >= (SELECT pg_catalog.min(mem.trajectory_id) FROM ONLY dbanon.membership mem WHERE mem.run_id = read_name_blocks.run_id)
+          ORDER BY 1, 2 OFFSET 0) item
+    GROUP BY item.block;
 END;
 COMMENT ON FUNCTION dbanon_internal.read_name_blocks IS
 'The trajectories of a run''s dataset that are members of the run, by id, those with the same id >> 16 a row: their ids, the sizes of the names

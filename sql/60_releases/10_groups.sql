@@ -389,15 +389,15 @@ dataset, or if a record has none.';
 CREATE OR REPLACE FUNCTION dbanon_internal.store_groups(run_id bigint, release_id bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    alone boolean := (SELECT dbanon_internal.stands_alone(r.method, r.algorithm) FROM ONLY dbanon.run r WHERE r.run_id = store_groups.run_id);
+    alone boolean := (SELECT dbanon_internal.stands_alone(run.method, run.algorithm) FROM ONLY dbanon.run run WHERE run.run_id = store_groups.run_id);
 BEGIN
     IF NOT alone THEN
         INSERT INTO dbanon.grouping (release_id, period, people, members, contents)
-            SELECT store_groups.release_id, g.period, g.people, g.members, g.contents FROM dbanon_internal.find_run_groups(store_groups.run_id) g;
+            SELECT store_groups.release_id, gro.period, gro.people, gro.members, gro.contents FROM dbanon_internal.find_run_groups(store_groups.run_id) gro;
     END IF;
     IF alone OR EXISTS (SELECT FROM ONLY dbanon.region reg WHERE reg.run_id = store_groups.run_id AND reg.crowd = 1) THEN
         INSERT INTO dbanon.exposure (release_id, person, period)
-            SELECT store_groups.release_id, e.person, e.period FROM dbanon_internal.find_run_exposures(store_groups.run_id) e;
+            SELECT store_groups.release_id, exp.person, exp.period FROM dbanon_internal.find_run_exposures(store_groups.run_id) exp;
     END IF;
 END
 $$;
