@@ -389,7 +389,7 @@ COMMENT ON COLUMN dbanon.release.reach IS 'How far from its rows others are comp
 COMMENT ON COLUMN dbanon.release.content IS 'Digest of its people, sets, periods and regions: equal for the very same ones, unless one of the two was published before revision 0006, which made it in another way.';
 COMMENT ON COLUMN dbanon.release.promise IS 'What later runs are compared with, as it was at the publication: {hides, hidden_by, k, alone}.';
 COMMENT ON COLUMN dbanon.release.promise_hash IS 'Keyed hash of that, and of span, reach, content, window_s and whether there is an overlap_reason.';
-COMMENT ON COLUMN dbanon.release.groups_sum IS 'Sum of keyed hashes of its rows in dbanon.grouping and dbanon.exposure: a publication that reads them compares it.';
+COMMENT ON COLUMN dbanon.release.groups_sum IS 'Sum of keyed hashes of its rows in dbanon.grouping, dbanon.exposure and dbanon.asked: a publication that reads them compares it.';
 COMMENT ON COLUMN dbanon.release.cells_sum IS 'Sum of keyed hashes of its rows in dbanon.published_cell: a publication that reads them compares it.';
 COMMENT ON COLUMN dbanon.release.holds IS 'When a row is true for each of its people: instant or some time, as in published.releases.';
 COMMENT ON COLUMN dbanon.release.step_s IS 'Seconds between two instants. Null where the release is about one moment, or holds at some time.';

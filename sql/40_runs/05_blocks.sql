@@ -78,7 +78,7 @@ BEGIN ATOMIC
     FROM (SELECT tra.trajectory_id >> 16 AS block, tra.trajectory_id, tra.subject
           FROM (SELECT DISTINCT run.dataset_id, mem.trajectory_id FROM ONLY dbanon.run run JOIN ONLY dbanon.membership mem ON mem.run_id = run.run_id
                 WHERE run.run_id = read_name_blocks.run_id) own
-          -- By both columns, and from the first member on: as an index has them.
+          -- From the first member on, in the order of an index.
           JOIN ONLY dbanon.trajectory tra ON tra.dataset_id = own.dataset_id AND tra.trajectory_id = own.trajectory_id
           WHERE tra.trajectory_id >= (SELECT pg_catalog.min(mem.trajectory_id) FROM ONLY dbanon.membership mem WHERE mem.run_id = read_name_blocks.run_id)
           ORDER BY 1, 2 OFFSET 0) item

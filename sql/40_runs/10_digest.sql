@@ -5,7 +5,7 @@ LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT COST 1000000 SET sear
 -- The plan is made for a run of average size: after one run of millions of rows it would read them for every small one.
 SET enable_seqscan = off
 -- Names are merged: an index has them in the order of trajectories.
-SET enable_nestloop = off SET enable_hashjoin = off SET enable_hashagg = off SET work_mem = '64MB' AS $$
+SET enable_nestloop = off SET enable_hashjoin = off SET enable_hashagg = off SET jit = off SET work_mem = '64MB' AS $$
 BEGIN
     RETURN sha256(coalesce(CASE relation
         WHEN 'region' THEN (

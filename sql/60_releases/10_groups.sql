@@ -48,21 +48,27 @@ COMMENT ON FUNCTION dbanon_internal.find_row_meaning IS
 'What the rows of a run say, as functions for analysts need it: when they hold, how far instants are apart, and where records end.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.count_people(run_id bigint, release_id bigint DEFAULT NULL) RETURNS bigint
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp SET work_mem = '128MB'
-BEGIN ATOMIC
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp SET work_mem = '128MB' AS $$
+DECLARE
+    people numeric;
+BEGIN
+    IF release_id IS NOT NULL THEN
+        people := count(DISTINCT one.person)
+            FROM (SELECT unnest(gro.people) AS person FROM ONLY dbanon.grouping gro WHERE gro.release_id = count_people.release_id
+                  UNION ALL SELECT exp.person FROM ONLY dbanon.exposure exp WHERE exp.release_id = count_people.release_id) one;
+    ELSE
+        people := count(DISTINCT tra.subject)
+            FROM (SELECT DISTINCT mem.trajectory_id FROM ONLY dbanon.membership mem WHERE mem.run_id = count_people.run_id) own
+            JOIN ONLY dbanon.trajectory tra USING (trajectory_id);
+    END IF;
     -- Rounded up, so that it does not say how many were left out.
-    SELECT (ceil(people.number / people.unit) * people.unit)::bigint
-    FROM (SELECT sub.number, greatest(10 ^ greatest(floor(log(greatest(sub.number, 1))) - 1, 0), (run.params ->> 'k')::numeric) AS unit
-          FROM ONLY dbanon.run run CROSS JOIN LATERAL (
-              SELECT coalesce(
-                  (SELECT nullif(count(DISTINCT one.person), 0)::numeric
-                   FROM (SELECT unnest(gro.people) AS person FROM ONLY dbanon.grouping gro WHERE gro.release_id = count_people.release_id
-                         UNION ALL SELECT exp.person FROM ONLY dbanon.exposure exp WHERE exp.release_id = count_people.release_id) one),
-                  (SELECT count(DISTINCT tra.subject)::numeric FROM ONLY dbanon.membership mem JOIN ONLY dbanon.trajectory tra USING (trajectory_id)
-                   WHERE mem.run_id = run.run_id)) AS number) sub
-          WHERE run.run_id = count_people.run_id) people;
-END;
-COMMENT ON FUNCTION dbanon_internal.count_people IS 'How many people a run publishes, rounded up to two digits and to a multiple of k; faster by its groups.';
+    RETURN (SELECT ceil(people / sub.unit) * sub.unit
+            FROM (SELECT greatest(10 ^ greatest(floor(log(greatest(people, 1))) - 1, 0), (run.params ->> 'k')::numeric) AS unit
+                  FROM ONLY dbanon.run run WHERE run.run_id = count_people.run_id) sub);
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.count_people IS
+'How many people a run publishes, rounded up to two digits and to a multiple of k; faster by the stored groups of its release, which workers may not read.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_interval_factor(run_id bigint) RETURNS double precision
 LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp
@@ -215,26 +221,19 @@ COMMENT ON FUNCTION dbanon_internal.cut_records IS 'Cuts the time of each record
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_contents(run_id bigint) RETURNS TABLE (record_id bigint, period_no integer, contents bigint[])
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp
-SET work_mem = '128MB'
-SET jit = off
-SET enable_nestloop = off
-SET enable_mergejoin = off
-SET join_collapse_limit = 1
-AS $$
+SET work_mem = '128MB' SET jit = off SET enable_nestloop = off SET enable_mergejoin = off SET join_collapse_limit = 1 AS $$
 DECLARE
     key CONSTANT bytea := (
         SELECT dbanon_internal.find_dataset_key(run.dataset_id)
         FROM ONLY dbanon.run run JOIN ONLY dbanon.method met ON met.name = run.method AND met.traits -> 'joins' ? 'requests'
         WHERE run.run_id = list_contents.run_id);
 BEGIN
-    IF key IS NULL THEN
-        RETURN;
-    END IF;
-    RETURN QUERY
+    IF key IS NULL THEN RETURN; END IF;
+    RETURN QUERY  -- of records: a method with requests groups by these, and invites guests instead of cutting them
     WITH sent AS MATERIALIZED (
         -- Many regions have the same requests: each set is taken apart and hashed once.
-        SELECT one.regions, ARRAY(SELECT DISTINCT dbanon_internal.hash_person(key, req.value::text) FROM jsonb_array_elements(one.requests) req) AS contents
-        FROM (SELECT reg.extra -> 'requests' AS requests, array_agg(reg.region_no) AS regions
+        SELECT one.regions, ARRAY(SELECT DISTINCT dbanon_internal.hash_person(key, req.value::text) FROM jsonb_array_elements(one.requests::jsonb) req) AS contents
+        FROM (SELECT (reg.extra -> 'requests')::text AS requests, array_agg(reg.region_no) AS regions
               FROM ONLY dbanon.region reg WHERE reg.run_id = list_contents.run_id AND reg.extra ? 'requests' GROUP BY 1) one
     )
     SELECT rec.record_id, ele.period_no, cell.contents
@@ -301,7 +300,7 @@ BEGIN
             JOIN stay ON stay.record_id = piece.record_id AND NOT stay.has_all AND (stay.period IS NULL OR stay.period @> piece.period)
             CROSS JOIN LATERAL unnest(stay.people) ele (person)
             GROUP BY piece.record_id, piece.period
-        ), asked AS (
+        ), told AS (
             SELECT one.record_id, array_agg(one.content ORDER BY one.content) AS contents
             FROM (SELECT DISTINCT con.record_id, ele.content
                   FROM dbanon_internal.list_contents(run.run_id) con CROSS JOIN LATERAL unnest(con.contents) ele (content)) one
@@ -309,8 +308,8 @@ BEGIN
         )
         -- Several records may have the same members.
         SELECT DISTINCT grouped.period, grouped.people || guest.people, CASE WHEN guest.people IS NOT NULL THEN cardinality(grouped.people) END,
-            asked.contents
-        FROM grouped LEFT JOIN guest ON guest.record_id = grouped.record_id LEFT JOIN asked ON asked.record_id = grouped.record_id
+            told.contents
+        FROM grouped LEFT JOIN guest ON guest.record_id = grouped.record_id LEFT JOIN told ON told.record_id = grouped.record_id
         UNION ALL
         -- A piece without members and without rows says nothing; one with rows is refused.
         SELECT piece.period, dbanon_internal.refuse_unknown_members(run.run_id), NULL, NULL

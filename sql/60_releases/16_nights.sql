@@ -8,10 +8,10 @@ SET jit = off
 SET enable_nestloop = off
 AS $$
 DECLARE
-    has_guests CONSTANT boolean := EXISTS (
+    guests_came CONSTANT boolean := EXISTS (
         SELECT FROM ONLY dbanon.grouping gro WHERE gro.release_id = store_requests.release_id AND gro.members IS NOT NULL);
 BEGIN
-    -- Full members met what their group has: dbanon.grouping says that. A guest met what was sent while it was there.
+    -- Full members met what their group has: dbanon.grouping says that. A guest met what was sent while it was there. A row of nobody counts windows.
     WITH run AS MATERIALIZED (
         SELECT run.run_id, run.dataset_id, lower(dbanon_internal.find_run_span(run.run_id)) AS since,
             dbanon_internal.find_dataset_key(run.dataset_id) AS key,
@@ -32,12 +32,12 @@ BEGIN
         FROM run
         JOIN ONLY dbanon.membership mem ON mem.run_id = run.run_id AND mem.period IS NOT NULL
         JOIN ONLY dbanon.trajectory tra ON tra.trajectory_id = mem.trajectory_id AND tra.dataset_id = run.dataset_id
-        WHERE has_guests
+        WHERE guests_came
     ), met AS (
         SELECT one.content, one.person, count(*) AS windows
         FROM (SELECT DISTINCT ele.content, floor(extract(epoch FROM lower(per.period) - run.since) / run.window_s) AS window_no, guest.person
               FROM run CROSS JOIN guest
-              JOIN (SELECT lis.* FROM dbanon_internal.list_contents(store_requests.run_id) lis WHERE has_guests) con ON con.record_id = guest.record_id
+              JOIN (SELECT lis.* FROM dbanon_internal.list_contents(store_requests.run_id) lis WHERE guests_came) con ON con.record_id = guest.record_id
               JOIN ONLY dbanon.period per ON per.run_id = run.run_id AND per.period_no = con.period_no AND per.period && guest.period
               CROSS JOIN LATERAL unnest(con.contents) ele (content)) one
         GROUP BY one.content, one.person

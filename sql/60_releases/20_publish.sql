@@ -137,11 +137,11 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path =
 SET enable_nestloop = off
 -- The rows of a run are put together first, and what belongs to them is looked up for all at once: no other order knows how many they are.
 SET join_collapse_limit = 1
--- Rows are joined and sorted in parallel where there are many. What workers share lies in /dev/shm, of which a container may have little.
-SET parallel_setup_cost = 0 SET parallel_tuple_cost = 0 SET work_mem = '32MB' SET hash_mem_multiplier = 1 AS $$
+-- Rows are joined and sorted in parallel where there are many. What workers share lies in /dev/shm, of which a container has 64 MB: four times this.
+SET parallel_setup_cost = 0 SET parallel_tuple_cost = 0 SET work_mem = '8MB' SET hash_mem_multiplier = 1 AS $$
 DECLARE
     target CONSTANT text := format('dbanon.release_%s', release_id);
-    numbers CONSTANT text := target || '_numbers';
+    numbered CONSTANT text := target || '_numbered';  -- not temporary: workers could not read it
     region_type text;
     region_value text := 'reg.region';
     -- A view that is there keeps its columns: those of earlier versions have the range of both times, too.
@@ -159,8 +159,7 @@ BEGIN
     -- A column of a table has one type of geometry; a single polygon is stored as a collection of one.
     IF region_type = 'MultiPolygon' THEN region_value := '@postgis@.ST_Multi(reg.region)'; END IF;
     SELECT string_agg(format(', %s AS %I', col.value, col.name), '' ORDER BY col.ord) INTO own FROM dbanon_internal.list_release_columns(method) col;
-    -- gen_random_uuid draws from the operating system's cryptographic source: the numbers reveal nothing of the run's own. They are drawn
-    -- once, before anything is done in parallel.
+    -- gen_random_uuid draws from the operating system's cryptographic source: the numbers reveal nothing of the run's own.
     EXECUTE format('CREATE UNLOGGED TABLE %s AS '
         'SELECT num.rows_before + ele.seq AS cloak_id, num.record_id, ele.seq::integer AS seq, per.period, ele.region_no '
         'FROM (SELECT shuffled.periods, shuffled.regions, %s + row_number() OVER drawn AS record_id, '
@@ -169,13 +168,13 @@ BEGIN
                     'FROM ONLY dbanon.record rec WHERE rec.run_id = %3$s) shuffled '
               'WINDOW drawn AS (ORDER BY shuffled.draw ROWS UNBOUNDED PRECEDING)) num '
         'CROSS JOIN LATERAL unnest(num.periods, num.regions) WITH ORDINALITY ele (period_no, region_no, seq) '
-        'JOIN ONLY dbanon.period per ON per.run_id = %3$s AND per.period_no = ele.period_no', numbers, base, copy_release.run_id);
+        'JOIN ONLY dbanon.period per ON per.run_id = %3$s AND per.period_no = ele.period_no', numbered, base, copy_release.run_id);
     EXECUTE format('CREATE TABLE %s AS SELECT num.cloak_id, num.record_id, num.seq, %s%s::@postgis@.geometry(%s, %s) AS region, reg.crowd, '
             'reg.subjects, lower(num.period) AS valid_from, upper(num.period) AS valid_to%s '
         'FROM %s num JOIN ONLY dbanon.region reg ON reg.run_id = %s AND reg.region_no = num.region_no ORDER BY valid_from, num.cloak_id',
-        target, 'num.' || period || ', ', region_value, region_type, srid, own, numbers, copy_release.run_id);
+        target, 'num.' || period || ', ', region_value, region_type, srid, own, numbered, copy_release.run_id);
     GET DIAGNOSTICS rows = ROW_COUNT;
-    EXECUTE format('DROP TABLE %s', numbers);
+    EXECUTE format('DROP TABLE %s', numbered);
     -- Default privileges of the database may have given rights on it; readers come through the view.
     EXECUTE format('REVOKE ALL ON TABLE %s FROM PUBLIC', target);
     EXECUTE (SELECT format('ALTER TABLE %s %s', target, string_agg(format('ALTER COLUMN %I SET NOT NULL', att.attname), ', '))

@@ -92,6 +92,8 @@ def test_the_entry_of_a_family_says_what_core_functions_ask(family):
     assert family.holds in ("instant", "some time")
     assert family.hidden_by in ("record", "region")
     assert {*family.reads, *family.joins} <= {"requests", "sites", "quasi_identifiers", "cells"}
+    # As `dbanon_internal.list_contents` has it: who met a request is told by whole records, of guests by their time.
+    assert "requests" not in family.joins or (family.hidden_by == "record" and family.has_guests)
     assert not (family.has_days and family.window)
     named = (family.instant, family.oldest, family.every, family.window, *(one.window for one in family.algorithms))
     asked = {*family.begins, *filter(None, named), "k", "since", "until"}

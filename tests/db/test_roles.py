@@ -105,7 +105,7 @@ def test_an_operator_forges_nothing(operator: psycopg.Connection) -> None:
         "ALTER TABLE dbanon.trajectory DISABLE TRIGGER ALL",
         "SELECT dbanon_internal.copy_release(1, 9, 'ten', NULL, NULL)",
         "SELECT dbanon_internal.execute_exclusively('DROP TABLE dbanon.release', 1, true)",
-        "SELECT dbanon_internal.store_cells(1, 1)",
+        "SELECT dbanon_internal.store_groups(1, 1)",
         "SELECT * FROM dbanon_internal.find_smallest_set(1, 1, NULL)",
         "SELECT * FROM dbanon.grouping",
         "SELECT * FROM dbanon.exposure",
