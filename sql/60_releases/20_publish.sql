@@ -137,7 +137,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path =
 SET enable_nestloop = off
 -- The rows of a run are put together first, and what belongs to them is looked up for all at once: no other order knows how many they are.
 SET join_collapse_limit = 1
--- Rows are joined and sorted in parallel where there are many. What workers share lies in /dev/shm, of which a container has 64 MB: four times this.
+-- Rows are joined and sorted in parallel where there are many. Workers share four times work_mem in /dev/shm. A container has 64 MB of it.
 SET parallel_setup_cost = 0 SET parallel_tuple_cost = 0 SET work_mem = '8MB' SET hash_mem_multiplier = 1 AS $$
 DECLARE
     target CONSTANT text := format('dbanon.release_%s', release_id);

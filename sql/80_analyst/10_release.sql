@@ -1,8 +1,8 @@
 -- What all functions for analysts begin with: the release, the area and the time that are asked about.
 --
 -- They run with the rights of their caller, who may read nothing but releases: so what they call is in schema published_inner, where
--- analysts may call it, too. Those whose names end with _of answer from any relation whose rows have the form of a release. dbanon evaluates
--- runs with them.
+-- analysts may call it, too. Those whose names end with _of answer from any relation whose rows have the form of a release. With them dbanon
+-- evaluates runs.
 -- What a release's rows say is recorded with it (published.releases: holds, step_s, window_s, extent), and no function
 -- asks for a method's name. Truth is what is published: aligned positions at instants, or the fixes that rows cover.
 --
