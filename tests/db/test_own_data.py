@@ -166,6 +166,7 @@ def work(database: str, until: str = "idle") -> None:
                     one.run_next(holder, "here")
 
 
+@pytest.mark.stress  # four whole evaluations: 20 s of CPU
 def test_a_job_measures_each_part_before_the_next_load_and_later_it_can_be_measured_again(database: str) -> None:
     with psycopg.connect(database, autocommit=True) as owner:
         owner.execute(NIGHTS + ", evaluate => true)")

@@ -153,9 +153,9 @@ def publish(places, order, sent=(), **given):
 
 
 def test_a_guest_whose_place_is_not_known_is_in_each_record_with_guests_by_chance():
-    """All places of two guests between two bundles, who are there at one instant, and all orders of the run."""
+    """Every second place of two guests between two bundles, who are there at one instant, and all orders of the run."""
     worlds = []
-    for first, second in product(range(11), repeat=2):
+    for first, second in product(range(0, 11, 2), repeat=2):
         places = [{0: 0, 1: 0}, {0: 1, 1: 1}, {0: 9, 1: 9}, {0: 10, 1: 10}, {1: first}, {1: second}]
         for units in permutations([[0, 1], [2, 3], [4], [5]]):
             whose, seen = publish(places, [person for unit in units for person in unit])
