@@ -74,6 +74,8 @@ BEGIN
             ('audit_add', 'job', 'AFTER', 'INSERT', 'audit_job', 'ROW'),
             ('audit_change', 'job', 'AFTER', 'UPDATE', 'audit_job',
              'ROW WHEN ((OLD.held_by, OLD.looked_at) IS NOT DISTINCT FROM (NEW.held_by, NEW.looked_at))'),
+            ('audit', 'policy', 'AFTER', 'INSERT OR UPDATE OR DELETE', 'audit_policy', 'ROW'),
+            ('audit_all', 'policy', 'AFTER', 'TRUNCATE', 'audit_policy', 'STATEMENT'),
             ('write_cloak', 'cloak', 'INSTEAD OF', 'INSERT OR UPDATE OR DELETE', 'write_cloak', 'ROW'),
             ('guard_rows', 'method', 'BEFORE', 'INSERT OR UPDATE OR DELETE OR TRUNCATE', 'guard_methods', 'STATEMENT'),
             ('guard_rows', 'audit', 'BEFORE', 'UPDATE OR DELETE OR TRUNCATE', 'guard_audit', 'STATEMENT')

@@ -50,7 +50,7 @@ $$;
 GRANT SELECT ON dbanon.dataset, dbanon.fix, dbanon.subject_day, dbanon.load, dbanon.method, dbanon.methods, dbanon.method_parameters,
     dbanon.datasets, dbanon.run, dbanon.runs,
     dbanon.workers, dbanon.verification, dbanon.evaluation, dbanon.evaluations, dbanon.release, dbanon.series, dbanon.published_cell,
-    dbanon.published_atom, dbanon.releases, dbanon.health, dbanon.job_period, dbanon.jobs, dbanon.job_runs, dbanon.alembic_version TO
+    dbanon.published_atom, dbanon.releases, dbanon.health, dbanon.policy, dbanon.signature, dbanon.job_period, dbanon.jobs, dbanon.job_runs, dbanon.alembic_version TO
     @operator@, @worker@;
 GRANT SELECT ON dbanon.audit, dbanon.quarantine, dbanon.job TO @operator@;
 GRANT INSERT (name, srid, grid_m, grid_s, day_zone, population_id, settle_s, own_subjects),
@@ -91,6 +91,8 @@ $$;
 GRANT EXECUTE ON FUNCTION dbanon_internal.insert_run(text, text, jsonb, text, bigint), dbanon.cancel_run(bigint), dbanon.verify_run(bigint),
     dbanon.release_card(text, bigint), dbanon.run_card(bigint), dbanon_internal.reap_runs(), dbanon_internal.is_forked(),
     dbanon_internal.has_own_methods(), dbanon_internal.find_run_span(bigint) TO @operator@, @worker@;
+GRANT EXECUTE ON FUNCTION dbanon.sign_run(bigint, text) TO @operator@;
+SELECT dbanon_internal.grant_signing(rol.rolname) FROM ONLY dbanon.policy pol JOIN pg_roles rol ON rol.rolname = pol.signers;
 GRANT EXECUTE ON FUNCTION dbanon.publish(bigint, text, boolean, boolean, text, boolean, text[], boolean), dbanon.measure_overlap(bigint),
     dbanon.unpublish(text, boolean), dbanon.unpublish_part(text, timestamptz), dbanon.fold_release(text, timestamptz),
     dbanon.clear_withdrawn(), dbanon.drop_run(bigint), dbanon.forget_subject(text, text, boolean),

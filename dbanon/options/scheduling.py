@@ -162,7 +162,7 @@ class AddingJob(OfSource):
     evaluate: Annotated[
         bool | None,
         Option(
-            "Measure each part before the next load, as 'dbanon evaluate' does. A worker does it, and "
+            "Measure each part before it is published, as 'dbanon evaluate' does. A worker does it, and "
             "dbanon.evaluations has the figures. Default: no."
         ),
     ] = None

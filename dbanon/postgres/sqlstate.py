@@ -28,6 +28,7 @@ _OWN_ERRORS = {
     "DA021": ParameterError,
     "DA022": SchemaMismatch,
     "DA024": DataError,
+    "DA025": VerificationFailed,
 }
 _NO_SCHEMA_SENTENCE = (
     "The database must hold dbanon's schema. Got one without it, or of an older program. Run `dbanon db upgrade`."

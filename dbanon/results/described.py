@@ -115,6 +115,7 @@ class Described:
     published_by: str | None = None
     overlap: Mapping[str, Any] | None = None
     overlap_reason: str | None = None
+    policy: Mapping[str, Any] | None = None  # what it asks of the run, or asked of the release, and who signed
     versions: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -172,7 +173,7 @@ class Described:
 _COPIED_FIELDS = (
     *("method", "promise", "adversary", "rows_are", "rows", "srid", "paper", "percent_left_out", "release"),
     *("release_id", "run_id", "dataset", "algorithm", "parameters", "readers", "published_by", "overlap"),
-    "overlap_reason",
+    *("overlap_reason", "policy"),
 )
 """Fields of `Described` that are called and written alike in the record of SQL."""
 

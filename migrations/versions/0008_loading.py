@@ -64,6 +64,24 @@ ALTER TABLE dbanon.verification ADD COLUMN surface published_inner.surface;
 ALTER TABLE dbanon.release ADD COLUMN verification_id bigint REFERENCES dbanon.verification ON DELETE RESTRICT,
     ADD COLUMN people bigint CHECK (people >= 0),
     ADD COLUMN interval_factor double precision CHECK (interval_factor IN (0.7, 1, 1.5, 2, 3, 6));
+CREATE TABLE dbanon.policy (
+    one boolean NOT NULL DEFAULT true PRIMARY KEY CHECK (one),
+    methods text[],
+    least_k integer CHECK (least_k > 0),
+    longest_window_s integer CHECK (longest_window_s > 0),
+    largest_error double precision CHECK (largest_error >= 0),
+    signers text,
+    signatures integer NOT NULL DEFAULT 0 CHECK (signatures >= 0 AND (signatures = 0 OR signers IS NOT NULL))
+);
+INSERT INTO dbanon.policy DEFAULT VALUES;
+CREATE TABLE dbanon.signature (
+    run_id bigint NOT NULL REFERENCES dbanon.run ON DELETE CASCADE,
+    digest bytea NOT NULL,
+    login text NOT NULL DEFAULT session_user,
+    signed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (run_id, digest, login)
+);
+ALTER TABLE dbanon.release ADD COLUMN policy jsonb;
 DROP INDEX dbanon.quarantine_load_idx;
 CREATE INDEX quarantine_load_idx ON dbanon.quarantine (load_id, at);
 UPDATE dbanon.job SET load = load - 'time' || jsonb_build_object('time_column', load -> 'time') WHERE load ? 'time';

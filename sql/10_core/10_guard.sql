@@ -30,6 +30,7 @@
 --   DA022 The program or script does not know the revision of the schema.
 --   DA023 The server, the database or the login lacks something that an upgrade or a removal needs.
 --   DA024 The dataset lacks what the method hides, so the run would promise nothing.
+--   DA025 The policy does not allow the run to be published, or too few have signed it.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.list_data_tables() RETURNS text[]
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$

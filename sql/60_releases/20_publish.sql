@@ -296,6 +296,7 @@ DECLARE
     groups_sum numeric;
     overlap jsonb;
     few jsonb;
+    policy jsonb;
     allowed boolean;
     copied record;
     chosen text[];
@@ -327,6 +328,7 @@ BEGIN
             USING ERRCODE = 'DA013', DETAIL = 'A load that is not committed counts as such a change.',
                   HINT = 'Try again when its transaction has ended: SELECT * FROM pg_stat_activity WHERE backend_xid IS NOT NULL.';
     END;
+    policy := dbanon_internal.demand_policy(publish.run_id);
     -- Right after a run the server has no statistics of its rows, and would read those of a large run in one process alone.
     IF run.rows > 100000 THEN
         ANALYZE (SKIP_LOCKED) dbanon.membership, dbanon.record, dbanon.region;
@@ -380,7 +382,7 @@ BEGIN
         END IF;
         INSERT INTO dbanon.release (release_id, name, run_id, digest, rows, overlap, overlap_reason, readers, left_out, span, reach, content,
                                     groups_sum, cells_sum, holds, step_s, window_s, day_zone, extent, pois_at, percent_left_out, series_id, bounds, prefix, places,
-                                    longest_s, guest_presence, people, verification_id, interval_factor)
+                                    longest_s, guest_presence, people, verification_id, interval_factor, policy)
             OVERRIDING SYSTEM VALUE
             VALUES (new_release, publish.name, publish.run_id, checked.digest, copied.rows, nullif(overlap, '{}'),
                     CASE WHEN allowed THEN publish.reason END, chosen,
@@ -393,7 +395,7 @@ BEGIN
                     CASE WHEN publish.grow THEN dbanon_internal.join_series(publish.run_id, publish.name, part.bounds, chosen, new_release) END,
                     part.bounds, part.prefix, CASE WHEN publish.grow THEN dbanon_internal.compute_places_digest(publish.run_id) END,
                     copied.longest_s, dbanon_internal.compute_guest_presence(publish.run_id), dbanon_internal.count_people(publish.run_id, new_release),
-                    dbanon_internal.find_last_verification(publish.run_id), dbanon_internal.find_interval_factor(publish.run_id));
+                    dbanon_internal.find_last_verification(publish.run_id), dbanon_internal.find_interval_factor(publish.run_id), policy);
         -- Last: from here to the end of the transaction analysts wait for the view.
         PERFORM dbanon_internal.show_release(new_release, publish.name, old_release, publish.end_readers);
     EXCEPTION WHEN duplicate_table OR duplicate_object OR unique_violation THEN  -- another session took the name meanwhile
@@ -425,6 +427,6 @@ Arguments:
 - grow: @Publishing.grow@ The bounds of the part are the since and until of the run.
 Returns: how many rows were published.
 Raises: DA001 to DA005, DA010, DA011. DA013 if the release that it replaces is being read. DA015 in a transaction that is not read committed, or that
-wrote to data or runs. DA020 after a restore or failover, until dbanon.confirm_history was called. Notices tell how much it leaves out, the counts of
+wrote to data or runs. DA020 after a restore or failover, until dbanon.confirm_history was called. DA025 if the policy does not allow it. Notices tell how much it leaves out, the counts of
 its attack, its overlaps and the sessions that were ended.
 Example: SELECT dbanon.publish(1, ''taxi_k5'', replace => true).';

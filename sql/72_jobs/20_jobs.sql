@@ -635,7 +635,7 @@ BEGIN
     SELECT array_agg(jpe) INTO steered FROM (
         SELECT jpe.* FROM dbanon.job_period jpe
         WHERE jpe.job_id = job.job_id
-            AND (jpe.state NOT IN ('done', 'evaluate', 'retain')
+            AND (jpe.state NOT IN ('done', 'retain')
                  -- Its part was withdrawn: another is compared with it, as with all that was read.
                  OR (action = 'retry' AND jpe.state = 'done' AND EXISTS (
                     SELECT FROM dbanon.release rel WHERE rel.release_id = jpe.release_id AND rel.withdrawn_at IS NOT NULL)))

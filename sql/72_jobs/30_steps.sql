@@ -1,7 +1,7 @@
 -- Jobs: the steps of a period. One transaction a step: what it does and the state after it are committed together, so that a session that is
 -- killed at any moment leaves a period that another goes on with. Each step returns what becomes of the period's row.
 --
---   load -> run -> compute -> publish -> (evaluate ->) retain -> done        or skipped (nothing there, too few people, asked for), or held
+--   load -> run -> compute -> (evaluate ->) publish -> retain -> done        or skipped (nothing there, too few people, asked for), or held
 
 -- ---- rows of periods
 
@@ -73,7 +73,9 @@ DECLARE
 BEGIN
     -- Locked, so that nobody steers the period meanwhile.
     SELECT jpe.* INTO open FROM dbanon.job_period jpe
-        WHERE jpe.job_id = job.job_id AND jpe.state NOT IN ('done', 'skipped') AND (job.on_held = 'stop' OR jpe.state <> 'held')
+        WHERE jpe.job_id = job.job_id AND jpe.state NOT IN ('done', 'skipped')
+            -- What waits for the policy, or a signature, would have to be computed again after the next load.
+            AND (job.on_held = 'stop' OR jpe.state <> 'held' OR jpe.sqlstate = 'DA025')
         ORDER BY jpe.period LIMIT 1 FOR UPDATE;
     IF job.paused OR job.removed_at IS NOT NULL OR open.state = 'held' THEN
         RETURN NULL;
@@ -166,7 +168,7 @@ LANGUAGE sql VOLATILE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_ca
         'error', CASE WHEN f.own LIKE 'DA%' THEN jsonb_build_array(message, hint) END,
         -- No two jobs that failed together try again together.
         'next_at', clock_timestamp() + least(job.retry * power(2, least(step.tries, 20)), job.every / 4) * (0.87 + 0.26 * random()))
-    FROM (SELECT c.own, step.tries + c.counts AS tries, c.own IN ('DA004', 'DA010') OR step.tries + c.counts >= job.max_tries AS held
+    FROM (SELECT c.own, step.tries + c.counts AS tries, c.own IN ('DA004', 'DA010', 'DA025') OR step.tries + c.counts >= job.max_tries AS held
           FROM (SELECT CASE WHEN message IS NULL THEN '' ELSE state END AS own,
                     (message IS NULL OR state NOT IN ('DA013', 'DA020', '40001', '40P01', '55P03'))::integer AS counts) c) f
 $$;
@@ -302,7 +304,8 @@ BEGIN
     ELSIF run.status IN ('queued', 'running', 'computed') THEN
         RETURN NULL;
     ELSIF run.status = 'verified' THEN
-        RETURN '{"state": "publish", "tries": 0, "error": null, "sqlstate": null}';
+        RETURN jsonb_build_object('state', CASE WHEN job.evaluate AND dbanon_internal.ask_evaluation(run.run_id) THEN 'evaluate' ELSE 'publish' END,
+                                  'tries', 0, 'error', NULL, 'sqlstate', NULL);
     ELSIF run.error_kind = 'infeasible' THEN
         RETURN '{"state": "skipped", "skipped_as": "infeasible", "error": null, "sqlstate": null}';
     ELSIF run.status = 'refused' THEN
@@ -340,21 +343,19 @@ COMMENT ON FUNCTION dbanon_internal.demand_limits IS
 
 CREATE OR REPLACE FUNCTION dbanon_internal.measure_period(job dbanon.job, step dbanon.job_period) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    measured CONSTANT bigint := (SELECT rel.run_id FROM dbanon.release rel WHERE rel.release_id = step.release_id);
 BEGIN
     PERFORM dbanon_internal.reap_runs();
-    IF EXISTS (SELECT FROM dbanon.run run WHERE run.run_id = measured AND run.todo IS NOT NULL) THEN
+    IF EXISTS (SELECT FROM dbanon.run run WHERE run.run_id = step.run_id AND run.todo IS NOT NULL) THEN
         RETURN NULL;
-    ELSIF EXISTS (SELECT FROM dbanon.evaluation eva WHERE eva.run_id = measured AND eva.evaluated_at >= step.changed_at) THEN
-        RETURN '{"state": "retain"}';
+    ELSIF EXISTS (SELECT FROM dbanon.evaluation eva WHERE eva.run_id = step.run_id AND eva.evaluated_at >= step.changed_at) THEN
+        RETURN '{"state": "publish"}';
     END IF;
-    -- The part is published, whatever its figures would be: the next night goes on.
-    RETURN jsonb_build_object('state', 'retain', 'sqlstate', 'DA016', 'error', coalesce(
-        (SELECT run.error FROM dbanon.run run WHERE run.run_id = measured), 'The part was not measured.'));
+    -- Whether it may be published without figures, the policy decides.
+    RETURN jsonb_build_object('state', 'publish', 'sqlstate', 'DA016', 'error', coalesce(
+        (SELECT run.error FROM dbanon.run run WHERE run.run_id = step.run_id), 'The part was not measured.'));
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.measure_period IS 'Looks whether the part of a period is measured, and notes why not; NULL while a worker measures it.';
+COMMENT ON FUNCTION dbanon_internal.measure_period IS 'Looks whether the run of a period is measured, and notes why not; NULL while a worker measures it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.publish_period(job dbanon.job, step dbanon.job_period) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
@@ -386,9 +387,9 @@ BEGIN
         -- Some figures are known only beside the other parts. An error undoes the publication, which nobody has seen yet.
         PERFORM dbanon_internal.demand_limits(job, step.run_id, part);
     END IF;
-    RETURN jsonb_build_object('state', CASE WHEN job.evaluate AND dbanon_internal.ask_evaluation((
-        SELECT rel.run_id FROM dbanon.release rel WHERE rel.release_id = part)) THEN 'evaluate' ELSE 'retain' END,
-                              'tries', 0, 'error', NULL, 'sqlstate', NULL, 'release_id', part);
+    -- Without a try that failed, an error is a note of why the run was not measured.
+    RETURN jsonb_build_object('state', 'retain', 'tries', 0, 'release_id', part)
+        || CASE WHEN step.tries > 0 THEN jsonb '{"error": null, "sqlstate": null}' ELSE '{}' END;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.publish_period IS

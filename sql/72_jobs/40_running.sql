@@ -212,7 +212,7 @@ CROSS JOIN LATERAL (SELECT upper(dbanon_internal.find_next_period(job)) AS ends)
 -- Of a session of another login its start is not known to the owner of the functions: held_by has a NULL then.
 CROSS JOIN LATERAL (SELECT (job.held_by).pid IS NOT NULL AND dbanon_internal.is_held(job.held_by) AS running) work
 CROSS JOIN LATERAL (
-    SELECT coalesce(min(lower(jpe.period)) FILTER (WHERE jpe.state NOT IN ('done', 'evaluate', 'retain', 'skipped')), max(upper(jpe.period)),
+    SELECT coalesce(min(lower(jpe.period)) FILTER (WHERE jpe.state NOT IN ('done', 'retain', 'skipped')), max(upper(jpe.period)),
                     job.starts) AS published_until,
         max(jpe.finished_at) FILTER (WHERE jpe.state = 'done') AS last_success, count(*) FILTER (WHERE jpe.state = 'held') AS held,
         max(jpe.late) FILTER (WHERE jpe.period = newest.last) AS late, max(jpe.gone) FILTER (WHERE jpe.period = newest.last) AS gone,

@@ -54,7 +54,7 @@ GROUPS = {
         "drop_run",
     ),
     "sql-releases": (
-        *("measure_overlap", "publish", "release_card", "unpublish", "unpublish_part", "fold_release"),
+        *("measure_overlap", "sign_run", "publish", "release_card", "unpublish", "unpublish_part", "fold_release"),
         "clear_withdrawn",
     ),
     "sql-jobs": ("add_job", "plan_job", "run_jobs", "steer_job"),
