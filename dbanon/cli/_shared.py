@@ -110,7 +110,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done.
 def open_to_try(dry_run: bool, end_readers: bool = False) -> Iterator["Database"]:
     """Open the database; in a dry run all that the block does there is undone at its end."""
     if dry_run and end_readers:
-        raise ParameterError("A dry run must end no sessions, which nothing undoes. Got --end-readers. Leave it out.")
+        raise ParameterError("A dry run must not end sessions, which stay ended. Got --end-readers. Leave it out.")
     with open_database() as opened, opened.connection.transaction(force_rollback=True) if dry_run else nullcontext():
         yield opened
 

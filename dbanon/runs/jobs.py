@@ -70,7 +70,8 @@ def _read_tables(file: Path) -> dict[str, dict[str, Any]]:
     except (OSError, TypeError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise ParameterError(
-            f"A file of jobs must be TOML, or JSON as .json, with a table for each job. Got {file}: {reason}. Mend it."
+            "A file of jobs must be TOML, or JSON if its name ends in .json, with a table for each job. Got "
+            f"{file}: {reason}. Correct it."
         ) from None
 
 

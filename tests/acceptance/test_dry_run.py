@@ -34,7 +34,6 @@ WHERE nsp.nspname ~ '^(dbanon|published)' AND cla.relkind IN ('r', 'v', 'p', 'S'
 """
 PUBLISHED = ("publish", "1", "ten")
 FORGET = ("forget", "--dataset", "ten", "--subject")
-NOTHING = "This was a dry run. Nothing was changed."
 
 
 def read_state(connection: psycopg.Connection[Any]) -> dict[str, Any]:
@@ -84,6 +83,7 @@ def test_a_dry_run_says_what_the_command_then_does_and_changes_nothing(
     ten: psycopg.Connection[Any],
     database: str,
     login: Callable[[str], str],
+    *,
     before: tuple[tuple[str, ...], ...],
     words: tuple[str, ...],
     code: int,
@@ -99,7 +99,8 @@ def test_a_dry_run_says_what_the_command_then_does_and_changes_nothing(
     done = call(url, *words)
     assert (tried.code, done.code) == (code, code)
     out, err = read_lines(tried)
-    assert ([*read_lines(done)[0], *[NOTHING] * (code == 0)], read_lines(done)[1]) == (out, err)
+    assert code or "dry run" in out.pop()
+    assert (out, err) == read_lines(done)
     assert told["dry_run"] is True if code == 0 else told["error"] == done.sentence
     assert read_state(ten) != state or code
 
@@ -117,7 +118,7 @@ def test_a_dry_run_is_refused_for_the_readers_that_the_command_would_be(
         assert read_state(ten) == state
 
 
-@tries("A dry run must end no sessions")
+@tries("A dry run must not end sessions")
 @pytest.mark.parametrize("words", [(*PUBLISHED, "--replace"), ("unpublish", "ten")])
 def test_a_dry_run_ends_no_session(ten: psycopg.Connection[Any], database: str, words: tuple[str, ...]) -> None:
     call(database, *PUBLISHED)
