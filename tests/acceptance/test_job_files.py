@@ -13,6 +13,7 @@ from dbanon.postgres import programs, server
 from tests.acceptance.commands import Done, call, read_json
 from tests.db.nights import make_source, run_night
 from tests.facts import demand_named, demand_refused
+from tests.hints import tries
 from tests.reading import read_value
 
 pytestmark = pytest.mark.db
@@ -200,6 +201,7 @@ def test_json_is_read_too_and_a_dry_run_says_the_same_and_changes_nothing(
     assert read_value(source, "SELECT count(*) FROM dbanon.jobs") == 2
 
 
+@tries("Its arguments must be those of")
 @pytest.mark.parametrize(
     ("wrong", "facts"),
     [
@@ -224,6 +226,7 @@ def test_what_is_wrong_in_a_file_is_one_sentence_and_no_job_of_it_is_added(
     for words in (["--dry-run"], []):
         demand_refused(call(nina, "job", "apply", file, *words), 2, "taxi", *facts)
     assert read_value(source, "SELECT count(*) FROM dbanon.job") == 0
+    assert call(nina, "job", "apply", write(tmp_path, {"taxi": TABLE})).code == 0
 
 
 @pytest.mark.parametrize(
