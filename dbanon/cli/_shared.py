@@ -3,12 +3,15 @@
 Modules that are slow to import are imported by the commands that need them, so that ``--help`` is quick.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
+
+from dbanon.base.errors import ParameterError
 
 if TYPE_CHECKING:
     from dbanon.database import Database
@@ -100,14 +103,26 @@ def open_database() -> "Database":
     return opened
 
 
-def show(text: Callable[[], str], value: Callable[[], Any]) -> None:
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done. It takes as long, and is undone.")]
+
+
+@contextmanager
+def open_to_try(dry_run: bool, end_readers: bool = False) -> Iterator["Database"]:
+    """Open the database; in a dry run all that the block does there is undone at its end."""
+    if dry_run and end_readers:
+        raise ParameterError("A dry run must not end sessions, which stay ended. Got --end-readers. Leave it out.")
+    with open_database() as opened, opened.connection.transaction(force_rollback=True) if dry_run else nullcontext():
+        yield opened
+
+
+def show(text: Callable[[], str], value: Callable[[], Any], dry_run: bool = False) -> None:
     from dbanon.base import console
     from dbanon.cli import report
 
     if everywhere.json:
-        print(report.format_json(value()))
+        print(report.format_json({**value(), "dry_run": True} if dry_run else value()))
     else:
-        console.print_out(text())
+        console.print_out(text() + "\nThis was a dry run. Nothing was changed." * dry_run)
 
 
 def say(notices: tuple[str, ...]) -> None:

@@ -1,12 +1,13 @@
 """Commands about jobs: what is done every night."""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from dbanon.base.errors import format_count
 from dbanon.cli._options import add_options
-from dbanon.cli._shared import GLOBAL_EPILOG, job_app, open_database, say, show
+from dbanon.cli._shared import GLOBAL_EPILOG, DryRun, job_app, open_database, open_to_try, say, show
 from dbanon.options import scheduling
 
 Name = Annotated[str, typer.Argument(help="Name of the job, and of its release.")]
@@ -23,6 +24,20 @@ def add_job(name: Name, **options: Any) -> None:
         job_id, notices = database.add_job(name, **options)
     value = {"job_id": job_id, "name": name, "notices": list(notices)}
     show(lambda: f"Job {name} is set up. Predict its next periods: dbanon job plan {name}", lambda: value)
+    say(notices)
+
+
+@job_app.command("apply", epilog=GLOBAL_EPILOG)
+def apply_jobs(
+    file: Annotated[Path, typer.Argument(help="TOML or JSON: a table for each job, with options of 'dbanon job add'.")],
+    dry_run: DryRun = False,
+) -> None:
+    """Add or change the jobs of a file, all or none. Other jobs stay, and are named."""
+    with open_to_try(dry_run) as database:
+        done, others, notices = database.apply_jobs(file)
+    rest = [f"Not in the file: {', '.join(others)}. To end one: dbanon job remove NAME"] if others else []
+    lines = [*(f"{name}: {became}" for name, became in done.items()), *rest]
+    show(lambda: "\n".join(lines), lambda: {"jobs": done, "others": others, "notices": list(notices)}, dry_run)
     say(notices)
 
 

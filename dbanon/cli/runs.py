@@ -9,7 +9,7 @@ import typer
 from dbanon.base import extras
 from dbanon.base.errors import ParameterError, format_count
 from dbanon.cli._options import add_options
-from dbanon.cli._shared import GLOBAL_EPILOG, Dataset, app, everywhere, open_database, say, show
+from dbanon.cli._shared import GLOBAL_EPILOG, Dataset, DryRun, app, everywhere, open_database, open_to_try, say, show
 from dbanon.options import evaluating, make_record, publishing
 from dbanon.options.reading import Reading
 
@@ -223,15 +223,16 @@ def evaluate(
 def publish(
     run_id: RunId,
     name: Annotated[str, typer.Argument(help="Name of the view in the schema published.")],
+    dry_run: DryRun = False,
     **options: Any,
 ) -> None:
     """Make a verified run a view in the schema published."""
     from dbanon.cli import report
 
-    with open_database() as database:
+    with open_to_try(dry_run, options["end_readers"]) as database:
         rows, notices = database.publish(run_id, name, **options)
     value = {"run_id": run_id, "release": name, "rows_published": rows, "notices": list(notices)}
-    show(lambda: report.format_publication(name, rows), lambda: value)
+    show(lambda: report.format_publication(name, rows), lambda: value, dry_run)
     say(notices)
 
 
@@ -243,12 +244,13 @@ def unpublish(
         str | None,
         typer.Option("--at", metavar="TIME", help="Withdraw only the part of the release that holds this time."),
     ] = None,
+    dry_run: DryRun = False,
 ) -> None:
     """Withdraw a release, or a part of one."""
-    with open_database() as database:
+    with open_to_try(dry_run, end_readers) as database:
         notices = database.unpublish(name, end_readers=end_readers, at=at)
     value = {"release": name, "withdrawn": True, "at": at, "notices": list(notices)}
-    show(lambda: f"Withdrew published.{name}" + (f" at {at}." if at else "."), lambda: value)
+    show(lambda: f"Withdrew published.{name}" + (f" at {at}." if at else "."), lambda: value, dry_run)
     say(notices)
 
 
@@ -306,14 +308,16 @@ def forget(
     dataset: Dataset,
     subject: Subject,
     again: Annotated[bool, typer.Option("--again", help="Let later loads bring the name again.")] = False,
+    dry_run: DryRun = False,
 ) -> None:
     """Erase a person from a dataset, and delete unpublished runs with the person. Later loads leave the person out."""
     from dbanon.cli import report
 
-    with open_database() as database:
+    with open_to_try(dry_run) as database:
         erased, notices = database.forget(dataset, subject, again=again)
     value = {"dataset": dataset, "erased": erased, "notices": list(notices)}
-    show(lambda: report.format_table([f"erased from dataset {dataset}", "count"], list(erased.items())), lambda: value)
+    table = [f"erased from dataset {dataset}", "count"], list(erased.items())
+    show(lambda: report.format_table(*table), lambda: value, dry_run)
     say(notices)
 
 

@@ -361,14 +361,14 @@ class Database(Datasets):
 
         What is new in `source` is loaded, the period that has ended is computed and published as a part of the release
         `name`. Nothing is done before a session of its owner runs it: ``dbanon worker --schedule``, or `run_jobs`.
-
-        Parameters
-        ----------
-        name : str
-            Of the job and of its release.
         """
         with translate_errors():
             return jobs.add_job(self.connection, name, options)
+
+    def apply_jobs(self, file: str | os.PathLike[str]) -> tuple[dict[str, str], list[str], tuple[str, ...]]:
+        """Add or change the jobs of a file, as ``dbanon job apply``; returns what it did, the other jobs, notices."""
+        with translate_errors():
+            return jobs.apply_jobs(self.connection, Path(file))
 
     def jobs(self, name: str | None = None) -> list[dict[str, Any]]:
         """List the jobs and how they fare, or the past periods of one, as ``dbanon.job_runs`` has them."""
@@ -562,8 +562,7 @@ class Database(Datasets):
     def compare(self, one: str | int, other: str | int, options: reporting.Writing) -> str | Path:
         """Make a page of two releases or runs side by side, as `report` does. It shows no true position.
 
-        Those of different methods are not ranked. Returns the page; or, with `output`, the file that it was written
-            to.
+        Those of different methods are not ranked. Returns the page; or, with `output`, the file that it is written to.
         """
         from dbanon.reports import reporting as pages
 

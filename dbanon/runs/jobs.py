@@ -1,8 +1,11 @@
 """Jobs, as the database has them: added, listed, planned, run and steered by its functions."""
 
+import json
 import re
+import tomllib
 from collections.abc import Mapping
 from datetime import datetime
+from pathlib import Path
 from typing import Any, cast
 
 import psycopg
@@ -10,11 +13,11 @@ from psycopg import sql
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
-from dbanon.base.errors import ParameterError, StoreError
-from dbanon.options import list_fields
+from dbanon.base.errors import DbanonError, ParameterError, StoreError
+from dbanon.options import list_fields, make_record
 from dbanon.options.loading import name_as_sql
 from dbanon.options.scheduling import LOAD_FIELDS, AddingJob
-from dbanon.postgres.connection import Connection, collect_notices, fetch_value, make_jsonb
+from dbanon.postgres.connection import Connection, collect_notices, fetch_value, make_jsonb, translate_errors
 
 OWN_LINE = re.compile(r'[^."(]*PL/pgSQL([^."(]*[^."(a-z0-9_])?dbanon\.run_jobs\(')
 """How a line of a context begins that names ``dbanon.run_jobs``, in the server's language. The first says who spoke."""
@@ -39,6 +42,48 @@ def add_job(connection: Connection, name: str, options: AddingJob) -> tuple[int,
             "An interval of a job must be such as '1 day' or '6 hours'. Got something else. Correct it."
         ) from None
     return cast("int", made), tuple(notices)
+
+
+def apply_jobs(connection: Connection, file: Path) -> tuple[dict[str, str], list[str], tuple[str, ...]]:
+    """Add or change the jobs of a file, all or none; returns what became of each, the other jobs, and notices."""
+    done: dict[str, str] = {}
+    said: list[str] = []
+    with connection.transaction():
+        for name, asked in _read_tables(file).items():
+            about = f"Job {name} is "
+            try:
+                with translate_errors():
+                    notices = add_job(connection, name, _make_options(asked))[1]
+            except DbanonError as error:
+                error.args = (f"Job {name}: {error}", *error.args[1:])
+                raise
+            [*_, done[name]] = [one.removeprefix(about).rstrip(".") for one in notices if one.startswith(about)]
+            said += [one for one in notices if not one.startswith(about)]
+        others = [row["name"] for row in list_jobs(connection) if row["name"] not in done]
+    return done, others, tuple(said)
+
+
+def _read_tables(file: Path) -> dict[str, dict[str, Any]]:
+    try:
+        tables = (json if file.suffix == ".json" else tomllib).loads(file.read_text("utf-8"))
+        return {name: {**table} for name, table in {**tables}.items()}
+    except (OSError, TypeError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ParameterError(
+            "A file of jobs must be TOML, or JSON if its name ends in .json, with a table for each job. Got "
+            f"{file}: {reason}. Correct it."
+        ) from None
+
+
+def _make_options(asked: dict[str, Any]) -> AddingJob:
+    known: dict[str, Any] = {one.name: one.option for one in list_fields(AddingJob)}
+    if unknown := sorted(asked.keys() - known):
+        raise ParameterError(
+            f"Its arguments must be those of `dbanon job add`, with underscores. Got '{unknown[0]}'. Correct it."
+        )
+    if "starts" in asked:  # in JSON a text, and in TOML perhaps without a zone
+        asked["starts"] = known["starts"].parse(str(asked["starts"]))
+    return make_record(AddingJob, {**asked, "replace": True})
 
 
 def _convert_option(word: str, value: Any) -> Any:

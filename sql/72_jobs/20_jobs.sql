@@ -399,6 +399,7 @@ DECLARE
     old dbanon.job;
     covered timestamptz;
     refused text;
+    changes text;
 BEGIN
     -- Operators may call it with what dbanon.add_job has not seen.
     PERFORM dbanon_internal.demand_valid_job(job);
@@ -424,13 +425,17 @@ BEGIN
     job.removed_at := NULL;
     IF old.job_id IS NULL THEN
         INSERT INTO dbanon.job OVERRIDING SYSTEM VALUE SELECT job.*;
+        RAISE NOTICE 'Job % is added.', job.name;
         RETURN job;
     END IF;
-    -- Periods that have come stay. The next follows them.
+    -- Periods that have come stay. The next follows them. A start before them says nothing new, however often it is given.
     SELECT max(upper(jpe.period)) INTO covered FROM dbanon.job_period jpe WHERE jpe.job_id = old.job_id;
-    IF (job.every, job.tz, job.starts) <> (old.every, old.tz, old.starts) THEN
-        job.starts := greatest(job.starts, covered);
-    END IF;
+    job.starts := CASE WHEN (job.every::text, job.tz) = (old.every::text, old.tz) AND greatest(job.starts, old.starts) <= covered THEN old.starts
+                       ELSE greatest(job.starts, covered) END;
+    -- As JSON, since 24 hours are not 1 day here.
+    SELECT string_agg(was.key, ', ' ORDER BY was.key) INTO changes FROM jsonb_each(to_jsonb(old)) was WHERE was.value <> to_jsonb(job) -> was.key;
+    RAISE NOTICE 'Job % is %.', job.name, coalesce('changed: ' || changes, 'unchanged');
+    IF changes IS NULL THEN RETURN job; END IF;
     -- The whole row, whatever columns it has.
     EXECUTE (SELECT format('UPDATE dbanon.job j SET (%1$s) = (SELECT %1$s FROM (SELECT ($1).*) n) WHERE j.job_id = ($1).job_id',
                            string_agg(quote_ident(att.attname), ', ' ORDER BY att.attnum))

@@ -32,7 +32,7 @@ ELSEWHERE = {
     ("load", "console"): LOADS,
     ("load-places", "console"): LOADS,
     **{("every-night", f"sql {of}"): NIGHTS for of in ("dba", "nina", "anna", "cron", "change")},
-    ("every-night", "console nina"): NIGHTS,
+    **{("every-night", kind): NIGHTS for kind in ("console nina", "console git", "toml")},
     ("dump-upgrade-remove", "sh"): "tests/db/test_dump_restore.py",
     ("install", "sh wheel"): f"{ACCEPTANCE}/test_installed.py",
     ("script-and-extension", "sh"): WALK,

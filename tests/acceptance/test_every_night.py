@@ -4,7 +4,7 @@ import json
 import re
 import secrets
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import chdir, suppress
 from pathlib import Path
 
 import psycopg
@@ -27,7 +27,7 @@ CROSS JOIN LATERAL generate_series(midnight - interval '50 hours', now(), '4 min
 """
 BY_HAND = "sql"  # which tests/acceptance/test_administrator.py types
 SECTIONS = {text: kind for kind, text in pages.split((pages.ROOT / PAGE).read_text()) if kind != BY_HAND}
-KINDS = {*(f"sql {of}" for of in ("dba", "nina", "anna", "cron", "change")), "console nina"}
+KINDS = {*(f"sql {of}" for of in ("dba", "nina", "anna", "cron", "change")), "console nina", "console git", "toml"}
 
 
 @pytest.fixture
@@ -49,9 +49,9 @@ def read_statements(kind: str, names: dict[str, str]) -> list[str]:
     return [statement for statement in re.split(r";\n", text) if statement.strip()]
 
 
-def list_commands() -> list[tuple[list[str], list[str]]]:
+def list_commands(of: str) -> list[tuple[list[str], list[str]]]:
     """Give the words of each command that nina types, and the lines shown below it."""
-    typed = [pair for text, kind in SECTIONS.items() if kind == "console nina" for pair in pages.split_typed(text)]
+    typed = [pair for text, kind in SECTIONS.items() if kind == f"console {of}" for pair in pages.split_typed(text)]
     return [(command.split(), shown) for command, shown in typed]
 
 
@@ -73,7 +73,7 @@ def test_a_table_is_published_every_night_as_the_page_says(
         dba.execute(ROWS)
         dba.execute(f"CREATE ROLE {names['anna']} LOGIN IN ROLE dbanon_analyst PASSWORD 'change me'")  # type: ignore[arg-type]
         nina = database_url(database, user=names["nina"], password="change me")
-        (worker_typed, _), (check, shown) = list_commands()
+        (worker_typed, _), (check, shown) = list_commands("nina")
         with psycopg.connect(nina, autocommit=True) as owner:
             *_, plan = [owner.execute(statement) for statement in read_statements("nina", names)]  # type: ignore[arg-type]
             assert plan.rowcount == 3
@@ -94,6 +94,11 @@ def test_a_table_is_published_every_night_as_the_page_says(
             assert owner.execute(statement).fetchone() == (0, 0)
             owner.execute(read_statements("change", names)[0])  # type: ignore[arg-type]
             assert owner.execute("SELECT extract(hour FROM wait)::int FROM dbanon.jobs").fetchone() == (2,)
+        (tmp_path / "jobs.toml").write_text(next(text for text, kind in SECTIONS.items() if kind == "toml"))
+        [(words, shown)] = list_commands("git")
+        with chdir(tmp_path):
+            assert call(nina, *words[1:]).stdout.splitlines() == shown
+            assert call(nina, *words[1:-1]).stdout.splitlines() == shown[:-1]
     anna = database_url(database, user=names["anna"], password="change me")
     with psycopg.connect(anna) as analyst:
         parts, mornings = [analyst.execute(statement).fetchall() for statement in read_statements("anna", names)]  # type: ignore[arg-type]

@@ -32,6 +32,7 @@ def test_commands_and_a_worker_work_through_a_pooler(
             ("run", "tp-aware", "--dataset", "second", "-p", "k=7", "--publish", "second_k7"),
             ("verify", "3"),  # the plan had a run to measure
             ("publish", "3", "second_k7", "--replace"),
+            ("unpublish", "second_k7", "--dry-run"),
             ("unpublish", "second_k7"),
             ("runs",),
         )

@@ -9,7 +9,6 @@ import secrets
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -19,12 +18,11 @@ from psycopg import errors, sql
 from dbanon.testing import cloned_database, database_url
 from tests.db.parts import publish_part, run_of
 from tests.reading import read_value
+from tests.rights import ROLES, TASKS, may, read_expected
 
 if TYPE_CHECKING:
     from dbanon.postgres.server import Target
 
-RIGHTS = Path(__file__).with_name("rights.txt")
-ROLES = ("operator", "worker", "analyst", "nobody")
 COMMANDS = {"S": "SELECT", "I": "INSERT", "U": "UPDATE", "D": "DELETE", "T": "TRUNCATE"}
 
 _CATALOG = """
@@ -116,19 +114,6 @@ def cast(dbanon_server: "Target", verified: str) -> Iterator[Cast]:
                     owner.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(user)))
 
 
-def read_expected() -> dict[tuple[str, str], dict[str, str]]:
-    """Read `rights.txt`: for each (kind, name) what each role may do, as it is written there."""
-    found = {}
-    for line in RIGHTS.read_text().splitlines():
-        words = re.split(r"\s{2,}", line.split("#")[0].strip())
-        if words != [""]:
-            kind, name = words[0].split(" ", 1)
-            assert len(words) == 1 + len(ROLES), f"a line of rights.txt must have {1 + len(ROLES)} columns: {line}"
-            assert (kind, name) not in found, f"{kind} {name} is in rights.txt twice"
-            found[kind, name] = dict(zip(ROLES, words[1:], strict=True))
-    return found
-
-
 def format_granted(cast: Cast, thing: Thing, role: str) -> str:
     """Write what the catalog lets a role do with a thing, as `rights.txt` does."""
     user = cast.users[role]
@@ -200,6 +185,29 @@ def test_a_login_may_do_just_that(cast: Cast, role: str) -> None:
             if is_refused(login, statement) == allowed:
                 wrong.append(("refused " if allowed else "let through ") + statement)
     assert wrong == []
+
+
+# A statement of each task that is decided by the rights of the caller, not by those on a function.
+_OF_TASKS = {
+    "ask questions": "SELECT * FROM published.ten",
+    "choose one": "SELECT * FROM dbanon.choose_method('ten')",
+    "Load data": "SELECT * FROM dbanon.import_trajectories('public.gps', dataset => 'new', x => 'x', y => 'y')",
+    "Plan a run": "SELECT * FROM dbanon.plan_run('ten', 'tp-aware', '{\"k\": 5}')",
+    "Submit and": "SELECT dbanon.submit_run('ten', 'tp-aware', '{\"k\": 5}')",
+    "Add, change": """SELECT dbanon.add_job('new', 'public.gps', '{"x": "x", "y": "y"}', 'tp-aware',
+        params => '{"k": 5}', allow_no_requests => true)""",
+}
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_login_may_do_the_tasks_of_the_page_on_permissions(cast: Cast, role: str) -> None:
+    cast.owner.execute(
+        "CREATE TABLE IF NOT EXISTS public.gps AS SELECT subject, t AS time, 8.2 AS x, 53.1 AS y FROM dbanon.fix"
+    )
+    cast.owner.execute("GRANT SELECT ON public.gps TO PUBLIC")
+    for words, statement in _OF_TASKS.items():
+        [task] = [one for one in TASKS if words in one.words]
+        assert is_refused(cast.logins[role], statement) != may(role, task), (role, statement)
 
 
 def is_refused(login: psycopg.Connection, statement: str) -> bool:

@@ -20,13 +20,14 @@ import dbanon
 from dbanon import testing
 from dbanon.base import errors
 from dbanon.cli import main
-from dbanon.cli._shared import _SECTIONS
+from dbanon.cli._shared import _SECTIONS, job_app
 from dbanon.database import Database
 from dbanon.database.datasets import Datasets
 from dbanon.methods import METHODS
 from dbanon.metrics import METRICS
 from dbanon.postgres import connection as session
 from dbanon.postgres import sqlstate
+from tests import rights
 from tests.golden import reasons
 
 ROOT = Path(__file__).parents[2]
@@ -317,6 +318,38 @@ def _write_relation(thing: Thing) -> str:
     return f"\n## {title}\n\n{_format_text(thing.comment)}\n{who}{_write_table('column, type, meaning', rows)}"
 
 
+def _write_rights(every: list[Thing]) -> str:
+    """Tell who may do what, in tasks and in tables; each function and command of users is of one task."""
+    places = {one.name: f"{name_page(one)}.md#{one.name}" for one in every if one.callable and one.schema == "dbanon"}
+    commands = {one for section, names in _SECTIONS.items() if section != "Server" for one in names} - {"job"}
+    commands |= {f"job-{one.name}" for one in typer.main.get_command(job_app).commands.values()}
+    listed = sorted(name for task in rights.TASKS for name in f"{task.functions} {task.commands}".split())
+    assert listed == sorted([*places, *commands]), "each function and command must be of one task of tests/rights.py"
+    rows = [
+        [
+            task.words,
+            ", ".join(f"[`{name}`]({places[name]})" for name in task.functions.split())
+            or ", ".join(_format_code(line.split()[1]) for line in task.decided_by if line.endswith(" S")),
+            ", ".join(_format_code(f"dbanon {name.replace('job-', 'job ')}") for name in task.commands.split()),
+            "yes",
+            *("yes" if rights.may(role, task) else "" for role in ROLES),
+        ]
+        for task in rights.TASKS
+    ]
+    text = "\n## What each role may do\n" + _write_table(
+        "task, in SQL, command, admin, operator, worker, analyst", rows
+    )
+    letters = {"S": "read", "I": "add", "U": "change", "D": "delete"}
+
+    def say(granted: str) -> str:
+        return ", ".join(letters[one[0]] + " some columns" * (len(one) > 1) for one in granted.split() if one != "-")
+
+    known = {f"{one.schema}.{one.name}" for one in every if not one.callable}
+    lines = sorted((name.replace('"', ""), may) for (_, name), may in rights.read_expected().items())
+    rows = [[_format_code(name), *(say(may[role]) for role in ROLES)] for name, may in lines if name in known]
+    return text + "\n## Tables and views\n" + _write_table("name, operator, worker, analyst", rows)
+
+
 # ---- the command line ------------------------------------------------------------------------------------------------
 
 
@@ -491,7 +524,7 @@ def _write_metrics() -> Iterator[str]:
 def write_pages(connection: psycopg.Connection) -> dict[Path, str]:
     """Return the text of each page, with what is written by hand above the mark."""
     every = [thing for thing in read_things(connection) if thing.is_for_users]
-    made = {"sql": _write_glance(every)}
+    made = {"sql": _write_glance(every), "rights": _write_rights(every)}
     made |= {page: _write_sql(every, page) for page in (*GROUPS, "sql-views", "sql-tables")}
     made |= {"command-line": _write_command_line(), "python": _write_python(), "errors": _write_errors(every)}
     made |= {"settings": _write_settings() + _write_vitals(connection), "metrics": "".join(_write_metrics())}

@@ -13,6 +13,7 @@ import typer
 from dbanon import methods
 from dbanon.cli.main import app
 from tests import pages
+from tests.rights import RIGHTS
 
 ROOT = Path(__file__).parents[2]
 METHOD_PAGES = ROOT / "docs" / "methods"
@@ -275,7 +276,7 @@ def test_the_job_of_every_night_is_one_recipe() -> None:
 
 
 def test_the_page_for_administrators_says_what_an_operator_does_not_read() -> None:
-    rights = (ROOT / "tests" / "db" / "rights.txt").read_text()
+    rights = RIGHTS.read_text()
     closed = re.findall(r"^(?:table|view) dbanon\.(\w+) +- +S", rights, re.MULTILINE)
     [said] = re.findall(
         r"does not read\s+(.+?):\s", read_section(ADMINISTRATORS / "set-up.md", "Make the logins"), re.DOTALL
