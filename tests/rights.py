@@ -50,6 +50,8 @@ TASKS = (
          ("table dbanon.membership I", "table dbanon.verification I", "function dbanon_internal.requeue_run")),
     Task("Measure how useful a run is", "", "evaluate", ("table dbanon.evaluation I", "table dbanon.membership S")),
     Task("Publish, and measure overlaps", "publish measure_overlap", "publish"),
+    Task("Sign runs, as a member of the role that the policy names", "sign_run"),
+    Task("Read the policy and signatures", "", "", ("table dbanon.policy S", "table dbanon.signature S")),
     Task("Withdraw and fold releases", "unpublish unpublish_part fold_release clear_withdrawn", "unpublish"),
     Task("Write pages with true positions", "", "",
          ("function dbanon_internal.note_page", "table dbanon.trajectory S")),
@@ -57,6 +59,7 @@ TASKS = (
          "job-add job-apply job-plan job-run job-pause job-resume job-retry job-skip job-remove",
          ("function dbanon_internal.write_job", "function dbanon_internal.claim_job")),
     Task("Confirm the history after a restore; upgrade", "confirm_history", "", ("table dbanon.installation U",)),
+    Task("Change the policy", "", "", ("table dbanon.policy U",)),
 )  # fmt: skip
 
 
