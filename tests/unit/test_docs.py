@@ -13,11 +13,13 @@ import typer
 from dbanon import methods
 from dbanon.cli.main import app
 from tests import pages
+from tests.golden.reference import CODE_WIDTH
 
 ROOT = Path(__file__).parents[2]
 METHOD_PAGES = ROOT / "docs" / "methods"
 DECISIONS = ROOT / "docs" / "developers" / "decisions"
 WRITTEN = [page for page in sorted((ROOT / "docs").rglob("*.md")) if not page.name.startswith("sql")]  # from comments
+PAGES_AT_ROOT = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 HEADINGS = {
     "": ["Example", "Promise", "Run", "Published rows", "Parameters", "Cost", "Known limits"],
     "-inside": ["Privacy claim", "Adversary", "Alignment", "Complexity", "Departures from the paper", "References"],
@@ -139,6 +141,13 @@ def parse(words: list[str]) -> None:
         name, *words = words
         assert name in command.commands
         command = command.commands[name]
+
+
+@pytest.mark.parametrize("page", [*sorted((ROOT / "docs").rglob("*.md")), *PAGES_AT_ROOT], ids=lambda page: page.name)
+def test_a_line_of_code_fits_the_site(page: Path) -> None:
+    """At 1,280 pixels, as `tests/acceptance/test_site.py` measures."""
+    code = "".join(block for _, block in pages.split(page.read_text()))
+    assert [line for line in code.splitlines() if len(line) > CODE_WIDTH] == []
 
 
 def read_section(page: Path, heading: str) -> str:
