@@ -9,6 +9,7 @@ import html
 import inspect
 import itertools
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -516,7 +517,8 @@ def _write_metrics() -> Iterator[str]:
     yield "\n## Figures\n"
     for metric in METRICS.values():
         yield f"\n### {metric.title}\n\n`{metric.name}`: {UNITS[metric.unit]}. {BETTER[metric.better]}.\n"
-        yield f"\n    {metric.formula}\n\n{metric.plain}\n"
+        formula = textwrap.fill(metric.formula, CODE_WIDTH, initial_indent="    ", subsequent_indent="    ")
+        yield f"\n{formula}\n\n{metric.plain}\n"
 
 
 # ---- all pages -------------------------------------------------------------------------------------------------------
