@@ -45,12 +45,21 @@ def _is_whole(command: str) -> bool:
 
 
 def find_missing(shown: list[str], output: str, *, same_figures: bool = False) -> list[str]:
-    """Return the lines shown that the output lacks; widths, and figures unless asked, may differ; ``...`` is any."""
+    """Return the lines shown that the output lacks; widths, and figures unless asked, may differ; ``...`` is any.
+
+    A page may break a line of the output into several.
+    """
     plain = _even_out if same_figures else _blank_figures
-    lines, absent = iter([plain(line) for line in output.splitlines()]), []
-    for line in shown:
-        if line != "..." and plain(line) not in lines:  # `in` moves the iterator on
-            absent.append(line)
+    lines, absent = [plain(line) for line in output.splitlines()], []
+    left = [line for line in shown if line != "..."]
+    while left:
+        joined = (plain(" ".join(left[:count])) for count in range(1, len(left) + 1))
+        found = [(count, line) for count, line in enumerate(joined, 1) if line in lines]
+        if found:
+            count, line = found[0]
+            lines, left = lines[lines.index(line) + 1 :], left[count:]
+        else:
+            absent.append(left.pop(0))
     return absent
 
 

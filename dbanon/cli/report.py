@@ -424,9 +424,7 @@ def _list_sizes(figures: "Iterable[Figure]") -> str:
         shown = (("bias", "share"), ("bounds_width", "people"), ("coverage", "share"))
         others = [_write_value(by_name[name].value, unit) for name, unit in shown]
         rows.append([format_metres(side), ASKED_WORDS[asked], _write_value(error.value, "share"), ends, *others])
-    return format_table(
-        ["squares of", "asked", "count error", "90 % interval", "bias", "bounds apart", "truth within"], rows
-    )
+    return format_table(["squares", "asked", "off by", "90 % interval", "bias", "bounds apart", "truth within"], rows)
 
 
 def _write_value(value: float | None, unit: str) -> str:

@@ -34,8 +34,7 @@ class Typed:
     def hold(self) -> None:
         """Demand that the command did what the page shows."""
         assert self.code == self.expected, f"{self.command}\n{self.printed}"
-        shown = [" ".join(self.shown)] if self.shown[:1] and self.shown[0].startswith("dbanon: ") else self.shown
-        assert pages.find_missing(shown, self.printed, same_figures=True) == [], f"{self.command}\n{self.printed}"
+        assert pages.find_missing(self.shown, self.printed, same_figures=True) == [], f"{self.command}\n{self.printed}"
 
 
 @dataclass

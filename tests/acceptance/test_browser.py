@@ -11,8 +11,7 @@ from zoneinfo import ZoneInfo
 
 import pypdf
 import pytest
-from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 
 from dbanon.database import open_database
 from dbanon.evaluation import evaluating
@@ -23,15 +22,12 @@ from dbanon.pages.maps import Window
 from dbanon.reports import reporting
 from dbanon.results.described import Described
 from dbanon.results.figures import Evaluation
-from tests.acceptance.conftest import CHROMIUM
+from tests.acceptance import browsers
+from tests.acceptance.browsers import SCHEMES, WIDTHS
 from tests.sweeps import GRID, make_sweep
 
 pytestmark = pytest.mark.db
 
-# Without these it asks its makers' servers for updates.
-FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-         "--disable-component-update", "--disable-sync")  # fmt: skip
-WIDTHS, SCHEMES = (390, 768, 1280), ("light", "dark")
 HOSTILE = '</title><script>document.title = "taken"</script>]]>"\'&\u202e\u2066' + "x" * 200
 MEASURE = """() => ({
     over: document.documentElement.scrollWidth - innerWidth,
@@ -62,10 +58,8 @@ class Opened:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with sync_playwright() as started:
-        opened = started.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
-        yield opened
-        opened.close()
+    with browsers.start() as started:
+        yield started
 
 
 def open_page(browser: Browser, file: Path, *, schemes: Sequence[str] = SCHEMES, printed: bool = True) -> Opened:
@@ -86,16 +80,10 @@ def open_page(browser: Browser, file: Path, *, schemes: Sequence[str] = SCHEMES,
     page.emulate_media(color_scheme="light")
     pdf = pypdf.PdfReader(BytesIO(page.pdf(prefer_css_page_size=True, print_background=True))) if printed else None
     context.close()
-    violations = []
     context = browser.new_context(bypass_csp=True)  # axe is a script, which the page forbids
     page = context.new_page()
     page.goto(file.as_uri())
-    for scheme in schemes:
-        page.emulate_media(color_scheme=scheme)
-        # Schemes differ in colours alone.
-        rules = {} if scheme == "light" else {"runOnly": ["color-contrast"]}
-        found = Axe().run(page, options={"resultTypes": ["violations"], **rules}).response["violations"]
-        violations += [f"{scheme}: {one['id']}" for one in found]
+    violations = [found for scheme in schemes for found in browsers.find_violations(page, scheme)]
     context.close()
     private, html = "PRIVATE" in file.name, file.read_text()
     return Opened(file.stem, private, title, measured, requests, said, violations, pdf, html)

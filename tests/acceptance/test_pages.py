@@ -64,7 +64,7 @@ def test_the_programs_of_the_python_page_and_of_the_pages_on_data_run(database: 
 def test_the_commands_of_the_page_on_generated_data_run(database: str, tmp_path: Path) -> None:
     write_streets(tmp_path, 30)
     for _, block in pages.list_blocks(DATA[0], "sh"):
-        for command in block.splitlines():
+        for command in block.replace("\\\n", "").splitlines():
             done = run_typed(database, tmp_path, command)
             assert done.code == 0, command + done.stderr
 

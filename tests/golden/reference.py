@@ -7,7 +7,9 @@ by itself: `GROUPS` only orders the functions.
 
 import html
 import inspect
+import itertools
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +37,8 @@ FOLDER = ROOT / "docs" / "reference"
 QUERY = Path(__file__).with_suffix(".sql")
 MARK = "<!-- Made by tests/golden/reference.py from here on: change its sources, not this page. -->\n"
 ROLES = ("operator", "worker", "analyst")
+CODE_WIDTH = 88
+"""Characters of a line of code that a page of the site shows whole."""
 PARTS = ("Arguments", "Returns", "Raises", "Example")
 
 # The functions of a page, in the order of the work; what is not here is on the page of the server.
@@ -172,6 +176,34 @@ def split(text: str) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
+def _break_code(text: str, indent: str = "") -> list[str]:
+    """Break code into lines that fit, at the commas in its longest brackets."""
+    if len(indent + text) <= CODE_WIDTH:
+        return [indent + text]
+    depth, quoted, opened = 0, False, 0
+    longest = (0, 0)
+    for place, letter in enumerate(text):
+        quoted ^= letter == "'"
+        if not quoted and letter in "([":
+            opened = opened if depth else place + 1
+            depth += 1
+        elif not quoted and letter in ")]":
+            depth -= 1
+            if not depth:
+                longest = max(longest, (opened, place), key=lambda span: span[1] - span[0])
+    first, end = longest
+    lines, deeper = [f"{indent}{text[:first]}"], f"{indent}    "
+    parts = split(text[first:end])
+    for number, part in enumerate(parts, 1):
+        ending = "," if number < len(parts) else text[end:]
+        joined = f"{lines[-1]} {part}{ending}"
+        if number > 1 and len(joined) <= CODE_WIDTH and lines[-1][len(deeper)] != " ":
+            lines[-1] = joined
+        else:
+            lines += _break_code(part + ending, deeper)
+    return lines
+
+
 def read_things(connection: psycopg.Connection) -> list[Thing]:
     """Ask a database for all that schemas dbanon and published hold, except releases and their tables."""
     with connection.transaction():
@@ -279,7 +311,9 @@ def _write_function(thing: Thing) -> str:
     said, columns = thing.items("Arguments"), thing.items("Returns")
     lines = [f"\n## {thing.name}\n\n{_format_text(thing.part(''))}\n"]
     if thing.example:
-        lines.append(f"\n```sql\n{thing.example}\n```\n")
+        clauses = re.split(r"(?<!SELECT \*) (?=(?:FROM|WHERE) )", thing.example)
+        code = [thing.example] if len(thing.example) <= CODE_WIDTH else itertools.chain(*map(_break_code, clauses))
+        lines.append("\n```sql\n" + "\n".join(code) + "\n```\n")
     if thing.takes:
         rows = (
             [_format_code(n), _format_code(t), _format_code(d) or "required", _format_meaning(said[n])]
@@ -418,8 +452,9 @@ def _write_called(name: str, verb: Callable[..., Any]) -> str:
     own = [one for one in signature.parameters.values() if one.name != "self" and not inspect.isfunction(one.default)]
     inner, _, result = _simplify_types(str(signature.replace(parameters=own)))[1:].rpartition(") -> ")
     whole = f"{name}({inner}) -> {result}"
-    if len(whole) > 100:
-        whole = f"{name}(" + "".join(f"\n    {part}," for part in split(inner)) + f"\n) -> {result}"
+    if len(whole) > CODE_WIDTH:
+        parts = itertools.chain(*(_break_code(f"{part},", "    ") for part in split(inner)))
+        whole = "\n".join([f"{name}(", *parts, f") -> {result}"])
     return f"\n### {name}\n\n{_format_meaning(_read_first_line(verb))}\n\n```text\n{whole}\n```\n"
 
 
@@ -515,7 +550,8 @@ def _write_metrics() -> Iterator[str]:
     yield "\n## Figures\n"
     for metric in METRICS.values():
         yield f"\n### {metric.title}\n\n`{metric.name}`: {UNITS[metric.unit]}. {BETTER[metric.better]}.\n"
-        yield f"\n    {metric.formula}\n\n{metric.plain}\n"
+        formula = textwrap.fill(metric.formula, CODE_WIDTH, initial_indent="    ", subsequent_indent="    ")
+        yield f"\n{formula}\n\n{metric.plain}\n"
 
 
 # ---- all pages -------------------------------------------------------------------------------------------------------

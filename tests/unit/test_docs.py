@@ -13,12 +13,14 @@ import typer
 from dbanon import methods
 from dbanon.cli.main import app
 from tests import pages
+from tests.golden.reference import CODE_WIDTH
 from tests.rights import RIGHTS
 
 ROOT = Path(__file__).parents[2]
 METHOD_PAGES = ROOT / "docs" / "methods"
 DECISIONS = ROOT / "docs" / "developers" / "decisions"
 WRITTEN = [page for page in sorted((ROOT / "docs").rglob("*.md")) if not page.name.startswith("sql")]  # from comments
+PAGES_AT_ROOT = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 HEADINGS = {
     "": ["Example", "Promise", "Run", "Published rows", "Parameters", "Cost", "Known limits"],
     "-inside": ["Privacy claim", "Adversary", "Alignment", "Complexity", "Departures from the paper", "References"],
@@ -140,6 +142,14 @@ def parse(words: list[str]) -> None:
         name, *words = words
         assert name in command.commands
         command = command.commands[name]
+
+
+@pytest.mark.parametrize("page", [*sorted((ROOT / "docs").rglob("*.md")), *PAGES_AT_ROOT], ids=lambda page: page.name)
+def test_a_line_of_code_fits_the_site(page: Path) -> None:
+    """At 1,280 pixels, as `tests/acceptance/test_site.py` measures; a list indents its code on the site, too."""
+    blocks = re.findall(r"^( *)```.*\n((?:.*\n)*?)\1```$|^(    .*)", page.read_text(), re.MULTILINE)
+    lines = [line for _, fenced, indented in blocks for line in (fenced or indented).splitlines()]
+    assert [line for line in lines if len(line) > CODE_WIDTH] == []
 
 
 def read_section(page: Path, heading: str) -> str:
