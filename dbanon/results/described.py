@@ -115,6 +115,9 @@ class Described:
     published_by: str | None = None
     overlap: Mapping[str, Any] | None = None
     overlap_reason: str | None = None
+    box: str | None = None  # around all regions, in degrees, as WKT
+    live: bool | None = True  # None for a run
+    evaluation: Mapping[str, Any] = field(default_factory=dict)  # what was measured against the truth, for operators
     versions: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -165,6 +168,7 @@ class Described:
             changed=bool(attack["changed"]),
             outdated=bool(attack["outdated"]),
             published_at=parse_moment(card["published_at"]),
+            evaluation=card["evaluation"] or {},
             versions={name: version for name, version in versions.items() if version},
         )
 
@@ -172,7 +176,7 @@ class Described:
 _COPIED_FIELDS = (
     *("method", "promise", "adversary", "rows_are", "rows", "srid", "paper", "percent_left_out", "release"),
     *("release_id", "run_id", "dataset", "algorithm", "parameters", "readers", "published_by", "overlap"),
-    "overlap_reason",
+    *("overlap_reason", "box", "live"),
 )
 """Fields of `Described` that are called and written alike in the record of SQL."""
 
