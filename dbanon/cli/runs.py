@@ -284,7 +284,7 @@ def list_releases() -> None:
 @app.command(epilog=GLOBAL_EPILOG)
 def card(
     name: Annotated[str, typer.Argument(help="Name of a release, live or withdrawn.")],
-    json_ld: Annotated[bool, typer.Option("--json-ld", help="Print it as JSON-LD, for catalogues: DCAT-AP 3.")] = False,
+    json_ld: Annotated[bool, typer.Option("--json-ld", help="Print JSON-LD for catalogues: DCAT-AP 3.")] = False,
     publisher: Annotated[str | None, typer.Option(help="Who publishes it: mobilityDCAT-AP demands this.")] = None,
     url: Annotated[str | None, typer.Option(help="Where people ask for the data.")] = None,
 ) -> None:

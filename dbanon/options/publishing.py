@@ -51,10 +51,7 @@ class Submitting(Planning):
 
     seed: Annotated[
         int | None,
-        Option(
-            "The same data, parameters and seed give the same cloaks. Keep the seed private. Default: a new one, "
-            "drawn at random."
-        ),
+        Option("The same data, parameters and seed give the same cloaks. Keep the seed private. Default: random."),
     ] = None
 
 
