@@ -23,8 +23,6 @@ from dbanon.postgres.server import Target
 from dbanon.testing import cloned_database, logins
 from tests.acceptance.commands import call, demand_done, read_json
 
-from .conftest import REAL_DATA
-
 pytestmark = pytest.mark.filterwarnings(
     "ignore:ConjunctiveGraph is deprecated:DeprecationWarning", "ignore:Dataset.:DeprecationWarning"
 )
@@ -59,8 +57,6 @@ DEMANDS = [
     for kind, _, rules in (text.strip().partition(" ") for text in DEMANDED.replace(",\n", ",").strip().splitlines())
     for rule in rules.split(",")
 ]
-# The official files are not part of the repository; where they lie beside it, cards are held against them too.
-OFFICIAL = sorted((REAL_DATA / "dcat_shapes").glob("*.ttl"))
 
 
 def expand(name: str) -> URIRef:
@@ -159,12 +155,6 @@ def test_a_card_with_a_value_of_another_kind_is_refused(
     graph.remove((one, expand(path), None))
     graph.add((one, expand(path), BNode() if values in ("Literal", "IRI", "dateTime") else Literal("anything")))
     assert not is_valid(graph)[0]
-
-
-@pytest.mark.parametrize("file", OFFICIAL, ids=[file.stem for file in OFFICIAL])
-def test_a_card_keeps_to_the_official_shapes(card: dict[str, Any], file: Path) -> None:
-    valid, text = is_valid(read_graph(card), Graph().parse(file))
-    assert valid, text
 
 
 def test_no_term_is_invented_under_the_names_of_others(card: dict[str, Any]) -> None:
