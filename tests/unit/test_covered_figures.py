@@ -30,8 +30,9 @@ TYPED = {
 COMPUTED = {
     "README.md": {
         r"^!\[": "acceptance/test_readme.py::test_the_text_of_the_picture_of_the_readme",
-        r"^Of the people published": "acceptance/test_readme.py::test_the_readme_shows_what_its_commands_print",
-        r"^A \[day of|^\| (half|longer|counts)": "acceptance/test_taxis.py::test_the_figures_of_taxis_are_those_that",
+        r"^Of the people published|^With those left out": "acceptance/test_readme.py::test_the_readme_shows_what_its_commands_print",
+        r"^counts in squares": "acceptance/test_readme.py::test_who_may_use_it_is_what_it_costs",
+        r"^A \[day of|^\| (half|counts)": "acceptance/test_taxis.py::test_the_figures_of_taxis_are_those_that",
         r"^\| run and attack": "acceptance/test_taxis.py::test_the_seconds_of_the_readme_are_those_of_the_results",
         r"\(6 minutes\)": "unit/test_docs.py::test_the_readme_says_how_long_the_limits_take",
     },
