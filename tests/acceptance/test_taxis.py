@@ -114,7 +114,7 @@ def test_the_figures_of_taxis_are_those_that_evaluate_prints(study: Study) -> No
             0
         ]
         assert is_near(shown["half hours of taxis published (the rest has gaps)"][at], float(published))
-        assert abs(float(shown["half of the regions are longer than"][at]) - float(side.replace(",", "")) / 1000) < 0.1
+        assert abs(float(shown["half the regions are longer than"][at]) - float(side.replace(",", "")) / 1000) < 0.1
         assert float(low) <= float(shown["counts over ten minutes in 2 km off by"][at]) <= float(high)
 
 

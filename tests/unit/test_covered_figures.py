@@ -30,7 +30,7 @@ TYPED = {
 COMPUTED = {
     "README.md": {
         r"^!\[": "acceptance/test_readme.py::test_the_text_of_the_picture_of_the_readme",
-        r"^Of the people published|^With those left out": "acceptance/test_readme.py::test_the_readme_shows_what_its_commands_print",
+        r"^(Of the people published|With those left)": "acceptance/test_readme.py::test_the_readme_shows_what",
         r"^counts in squares": "acceptance/test_readme.py::test_who_may_use_it_is_what_it_costs",
         r"^A \[day of|^\| (half|counts)": "acceptance/test_taxis.py::test_the_figures_of_taxis_are_those_that",
         r"^\| run and attack": "acceptance/test_taxis.py::test_the_seconds_of_the_readme_are_those_of_the_results",
