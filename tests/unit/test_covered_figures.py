@@ -213,3 +213,22 @@ def test_the_tables_of_near_copies_are_those_of_the_results() -> None:
     assert by_case.splitlines() == rows
     assert len(by_size.splitlines()) == 3
     assert set(by_size.splitlines()) <= set(lines)
+
+
+@pytest.mark.parametrize(
+    ("page", "heading", "results", "rows"),
+    [
+        ("administrators/scale.md", "Seconds, memory and disk", ("results/plans.md", "RESULTS.md"), 9),
+        ("understand/choose.md", "Choose `window_s`", ("results/tutorial.md",), 4),
+    ],
+)
+def test_a_table_of_costs_and_parameters_has_measured_figures(
+    page: str, heading: str, results: tuple[str, ...], rows: int
+) -> None:
+    section = (ROOT / "docs" / page).read_text().partition(f"\n## {heading}")[2].partition("\n## ")[0]
+    lines = re.findall(r"^\| .+", section, re.MULTILINE)[1:]
+    assert len(lines) == rows
+    pieces = [piece for name in results for kind in read_results(name) for piece in kind]
+    for line in lines:
+        figures = NUMBER.findall(" ".join(line.split(" | ")[2 if "plans" in results[0] else 3 :]))
+        assert not figures or any(has_all(piece, figures) for piece in pieces), line
