@@ -28,7 +28,7 @@ from tests.acceptance.analyst_truth import Span, Truth
 from tests.acceptance.taxi_questions import convert_clock, convert_clocks
 
 PAGE = "docs/analysts/dashboards.md"
-_QUESTION = re.compile(r"^-- (\d+)\. (.+\?)\n-- (.+?)\.(?: True: (.+)\.)?\n((?:.+\n)*?.+;)$", re.MULTILINE)
+_QUESTION = re.compile(r"^-- (\d+)\. (.+\?)\n-- (.+?)\.(?:(?: |\n-- )True: (.+)\.)?\n((?:.+\n)*?.+;)$", re.MULTILINE)
 MANY = 6  # rows from which on a comment has their number and a sum
 
 

@@ -18,6 +18,11 @@ ROOT = Path(__file__).parents[2]
 METHOD_PAGES = ROOT / "docs" / "methods"
 DECISIONS = ROOT / "docs" / "developers" / "decisions"
 WRITTEN = [page for page in sorted((ROOT / "docs").rglob("*.md")) if not page.name.startswith("sql")]  # from comments
+NOT_CUT = (
+    *(f"administrators/{name}.md" for name in ("compare-settings", "load", "managed", "operate", "scale", "security")),
+    *("analysts/dashboards.md", "analysts/read-a-release.md"),
+)
+"""Pages whose lines of code are at most 88 characters, which a window of 1,280 pixels shows."""
 HEADINGS = {
     "": ["Example", "Promise", "Run", "Published rows", "Parameters", "Cost", "Known limits"],
     "-inside": ["Privacy claim", "Adversary", "Alignment", "Complexity", "Departures from the paper", "References"],
@@ -296,3 +301,27 @@ def test_the_figures_that_help_to_choose_k_are_those_of_the_tested_pages() -> No
     *_, measured = re.findall(r"^2 km +at a moment +(\S+) % +(\S+) % to (\S+) %", study, re.MULTILINE)
     assert (k, share, side) == ("20", "99", "over 4 km")
     assert errors == [f"{float(figure):.0f}" for figure in measured]
+
+
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [
+        ("analysts/dashboards.md", ("Grafana", "Metabase", "Superset", "Notebooks", "sums")),
+        ("analysts/read-a-release.md", ("shape of a region",)),
+        ("administrators/load.md", ("speed", "occupancy", "vehicle type")),
+        ("administrators/scale.md", ("Seconds", "memory", "disk")),
+        ("reference/errors.md", ("Symptom", "cause")),
+        ("understand/choose.md", ("window_s", "instants", "step_s", "grid_m")),
+    ],
+)
+def test_what_people_searched_for_stands_in_a_heading(page: str, words: tuple[str, ...]) -> None:
+    headings = " ".join(re.findall(r"^#+ (.+)$", (ROOT / "docs" / page).read_text(), re.MULTILINE))
+    assert [word for word in words if word not in headings] == []
+
+
+@pytest.mark.parametrize("page", ["README.md", *(f"docs/{page}" for page in NOT_CUT)])
+def test_no_line_of_code_is_cut_off(page: str) -> None:
+    long = [
+        line for _, block in pages.split((ROOT / page).read_text()) for line in block.splitlines() if len(line) > 88
+    ]
+    assert long == []

@@ -11,7 +11,8 @@ END
 
 psql -AtX -v ON_ERROR_STOP=1 "host=server dbname=geo user=anna" <<'END'
 SELECT percentile_cont(ARRAY[0.5, 0.9]) WITHIN GROUP (ORDER BY greatest(
-    ST_XMax(region) - ST_XMin(region), ST_YMax(region) - ST_YMin(region))) AS longer_side_m
+    ST_XMax(region) - ST_XMin(region),
+    ST_YMax(region) - ST_YMin(region))) AS longer_side_m
 FROM published.city_k5;
 END
 
@@ -23,7 +24,8 @@ END
 
 psql -AtX -v ON_ERROR_STOP=1 "host=server dbname=geo user=anna" <<'END'
 SELECT * FROM published.count_inside('published.city_k5',
-    ST_MakeEnvelope(446000, 5888000, 446500, 5888500, 32632), at => '2026-01-05 08:10:00Z');
+    ST_MakeEnvelope(446000, 5888000, 446500, 5888500, 32632),
+    at => '2026-01-05 08:10:00Z');
 END
 
 psql -AtX -v ON_ERROR_STOP=1 "host=server dbname=geo user=anna" <<'END'
