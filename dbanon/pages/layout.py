@@ -72,8 +72,8 @@ h3{font-size:13px}table{font-size:11.5px}.small,figcaption,.facts span,caption,t
 .facts{grid-template-columns:repeat(5,1fr)}.columns{grid-template-columns:repeat(2,1fr)}
 .wide{grid-template-columns:1fr 1fr}
 .small-maps{grid-template-columns:repeat(8,1fr);gap:5px}
-h2,h3,caption,.lead,tr:has([scope=rowgroup]){break-after:avoid}figure,tr,.card,.facts,pre,.lines{break-inside:avoid}
-footer{margin-top:14px;font-size:11px}th,td{padding:2px 6px}.lines{margin-top:28px}.card{padding:6px 9px}
+h2,h3,caption,.lead,tr:has([scope=rowgroup]){break-after:avoid}figure,tr,.card,.facts,pre,.lines,.lead{break-inside:avoid}
+footer{display:none}th,td{padding:2px 6px}.lines{margin-top:28px}.card{padding:6px 9px}
 
 code,pre{font-size:11px}}
 """
