@@ -13,11 +13,11 @@ from zoneinfo import ZoneInfo
 from psycopg import sql
 
 from dbanon.base.errors import ParameterError
-from dbanon.metrics.questions import choose_sides
 from dbanon.pages import disclosure
 from dbanon.pages.charts import format_metres
 from dbanon.pages.maps import Window, find_least_window
 from dbanon.postgres.connection import Connection, find_postgis_schema, make_sql
+from dbanon.results.figures import choose_sides
 
 MAX_REGIONS = 400
 _MAX_PATH_BYTES = 60_000
