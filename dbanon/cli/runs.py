@@ -282,13 +282,21 @@ def list_releases() -> None:
 
 
 @app.command(epilog=GLOBAL_EPILOG)
-def card(name: Annotated[str, typer.Argument(help="Name of a release, live or withdrawn.")]) -> None:
+def card(
+    name: Annotated[str, typer.Argument(help="Name of a release, live or withdrawn.")],
+    json_ld: Annotated[bool, typer.Option("--json-ld", help="Print JSON-LD for catalogues: DCAT-AP 3.")] = False,
+    publisher: Annotated[str | None, typer.Option(help="Who publishes it: mobilityDCAT-AP demands this.")] = None,
+    url: Annotated[str | None, typer.Option(help="Where people ask for the data.")] = None,
+) -> None:
     """Describe a release: promise, attack, shares left out, login and time of publication."""
     from dbanon.cli import report
 
     with open_database() as database:
         described = database.card(name)
-    show(lambda: report.format_card(described), lambda: described)
+    if json_ld or publisher or url:
+        print(report.format_json(described.to_json_ld(publisher, url)))
+    else:
+        show(lambda: report.format_card(described), lambda: described)
 
 
 @app.command(epilog=GLOBAL_EPILOG)

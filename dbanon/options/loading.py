@@ -133,10 +133,7 @@ class _Target(_Reading):
     ] = False
     max_speed_kmh: Annotated[
         float | None,
-        Option(
-            "Count fixes reached faster from the fix before, with --append or --new also from the last stored fix. "
-            "--drop-outliers leaves them out."
-        ),
+        Option("Count fixes reached faster from the fix before, with --append or --new also from the last stored fix."),
     ] = None
 
 

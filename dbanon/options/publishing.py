@@ -23,6 +23,12 @@ def parse_parameters(texts: Sequence[str]) -> dict[str, str]:
     return params
 
 
+def make_parameter_option(more: str = "", metavar: str = "NAME=VALUE", typed: Any = list[str] | None) -> Option:
+    """Make the option ``-p``; `more` ends its sentence."""
+    words = f"One or more parameters of the method, each by its name{more}."
+    return Option(words, name="-p", metavar=metavar, typed=typed, parse=parse_parameters)
+
+
 AllowNoRequests = Annotated[bool, Option("Hide senders although there is no request. Then no person is hidden.")]
 
 
@@ -32,16 +38,7 @@ class Planning:
 
     dataset: Dataset
     algorithm: Annotated[str | None, Option("The algorithm. Default: the method's first.")] = None
-    params: Annotated[
-        Mapping[str, Any] | None,
-        Option(
-            "One or more parameters of the method, each by its name.",
-            name="-p",
-            metavar="NAME=VALUE",
-            typed=list[str] | None,
-            parse=parse_parameters,
-        ),
-    ] = None
+    params: Annotated[Mapping[str, Any] | None, make_parameter_option()] = None
     allow_no_requests: AllowNoRequests = False
 
 
@@ -51,10 +48,7 @@ class Submitting(Planning):
 
     seed: Annotated[
         int | None,
-        Option(
-            "The same data, parameters and seed give the same cloaks. Keep the seed private. Default: a new one, "
-            "drawn at random."
-        ),
+        Option("The same data, parameters and seed give the same cloaks. Keep the seed private. Default: random."),
     ] = None
 
 

@@ -7,10 +7,7 @@ from dbanon.options import Option
 
 ReadDsn = Annotated[
     str | None,
-    Option(
-        "Streaming replica to read data from, once it has replayed the data of a run. Default: DBANON_READ_DSN, if "
-        "it is set."
-    ),
+    Option("Streaming replica to read data from, once it has replayed the data of a run. Default: DBANON_READ_DSN."),
 ]
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from dbanon.base.errors import ParameterError
 from dbanon.options import Option, list_fields
 from dbanon.options.loading import PopulationOptions, _make_moment_option, _Table, _Target
-from dbanon.options.publishing import parse_parameters
+from dbanon.options.publishing import make_parameter_option, parse_parameters
 
 
 def _parse_json(text: str) -> Any:
@@ -64,16 +64,7 @@ class AddingJob(OfSource):
     subject_per_day: Annotated[bool | None, _make_optional("subject_per_day", "no")] = None  # type: ignore[assignment]
     dataset: Annotated[str | None, Option("Name of the dataset. Default: the job's.")] = None  # type: ignore[assignment]
     algorithm: Annotated[str | None, Option("The algorithm. Default: the method's first.")] = None
-    params: Annotated[
-        Mapping[str, Any] | None,
-        Option(
-            "One or more parameters of the method, each by its name, except since and until.",
-            name="-p",
-            metavar="NAME=VALUE",
-            typed=list[str] | None,
-            parse=parse_parameters,
-        ),
-    ] = None
+    params: Annotated[Mapping[str, Any] | None, make_parameter_option(", except since and until")] = None
     further: Annotated[
         Sequence[Mapping[str, Any]] | None,
         Option(

@@ -10,7 +10,7 @@ from dbanon.base.errors import ParameterError
 from dbanon.options import Option
 from dbanon.options.evaluating import Questioning
 from dbanon.options.loading import Dataset
-from dbanon.options.publishing import AllowNoRequests, parse_parameters
+from dbanon.options.publishing import AllowNoRequests, make_parameter_option
 from dbanon.options.reading import Reading
 from dbanon.results.sweep import Want
 
@@ -39,16 +39,7 @@ class Sweeping(Reading, Questioning):
     """What is measured, and what is wanted of it."""
 
     dataset: Dataset
-    params: Annotated[
-        Mapping[str, Any],
-        Option(
-            "One or more parameters of the method, each by its name, with the values to try.",
-            name="-p",
-            metavar="NAME=VALUE,...",
-            typed=list[str],
-            parse=parse_parameters,
-        ),
-    ]
+    params: Annotated[Mapping[str, Any], make_parameter_option(", with the values to try", "NAME=VALUE,...", list[str])]
     algorithm: Annotated[str | None, Option("The algorithm. Default: the method's first.")] = None
     sample: Annotated[
         int | None,

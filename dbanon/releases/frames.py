@@ -14,6 +14,7 @@ import pyproj
 
 from dbanon.base.errors import DataError
 from dbanon.base.progress import Progress
+from dbanon.pages import dcat
 from dbanon.postgres import arrow
 from dbanon.postgres.connection import Connection
 from dbanon.releases import published
@@ -22,12 +23,14 @@ _DRIVERS = {".gpkg": "GPKG", ".fgb": "FlatGeobuf"}
 
 
 def write(part: Path, rows: published.Rows, progress: Progress) -> int:
-    """Write rows to a file of the kind that its suffix names; returns how many there were."""
+    """Write rows to a file of the kind that its suffix names, with the release's card; returns how many there were."""
+    known = published.describe(rows.connection, rows.name)  # before rows come on this connection
+    card = {"dcat": json.dumps(dcat.make_document(known[0]))} if known else {}
     with _read_arrow(rows) as (schema, batches):
         counted = _Counted(batches, progress)
         try:
             handed_on = pa.RecordBatchReader.from_batches(schema, counted)
-            (_write_parquet if part.suffix.lower() == ".parquet" else _write_layer)(part, rows, handed_on)
+            (_write_parquet if part.suffix.lower() == ".parquet" else _write_layer)(part, rows, card, handed_on)
         except Exception:
             # Libraries in C wrap what happened while they asked for more rows.
             if counted.error is not None:
@@ -102,7 +105,7 @@ class _Counted:
             raise
 
 
-def _write_parquet(part: Path, rows: published.Rows, reader: pa.RecordBatchReader) -> None:
+def _write_parquet(part: Path, rows: published.Rows, card: dict[str, str], reader: pa.RecordBatchReader) -> None:
     """Write GeoParquet 1.1: WKB, and the columns and their reference system as JSON in the metadata of the file."""
     region = {
         "encoding": "WKB",
@@ -112,12 +115,12 @@ def _write_parquet(part: Path, rows: published.Rows, reader: pa.RecordBatchReade
     }
     geo = {"version": "1.1.0", "primary_column": "region", "columns": {"region": region}}
     about = {"geo": json.dumps(geo), "title": rows.name, "description": rows.promise, "holds": json.dumps(rows.holds)}
-    with pq.ParquetWriter(part, reader.schema.with_metadata(about), compression="zstd") as writer:
+    with pq.ParquetWriter(part, reader.schema.with_metadata(about | card), compression="zstd") as writer:
         for batch in reader:
             writer.write_batch(batch)
 
 
-def _write_layer(part: Path, rows: published.Rows, reader: pa.RecordBatchReader) -> None:
+def _write_layer(part: Path, rows: published.Rows, card: dict[str, str], reader: pa.RecordBatchReader) -> None:
     """Write the one layer of a GeoPackage or a FlatGeobuf, with a spatial index."""
     driver, about = _DRIVERS[part.suffix.lower()], {"DESCRIPTION": rows.promise}
     about |= {"IDENTIFIER": rows.name, "GEOMETRY_NAME": "region"} if driver == "GPKG" else {"TITLE": rows.name}
@@ -131,6 +134,7 @@ def _write_layer(part: Path, rows: published.Rows, reader: pa.RecordBatchReader)
             geometry_type=rows.geometry_type,
             crs=_describe_crs(rows).to_wkt(),
             layer_options=about,
+            layer_metadata=card,
         )
     except (pyogrio.errors.DataSourceError, pyogrio.errors.DataLayerError) as error:
         raise OSError("GDAL could not write it") from error

@@ -11,9 +11,13 @@ from typing import Any, Literal, cast
 
 import psycopg
 from psycopg import sql
+from psycopg.rows import dict_row
 
+from dbanon.attacks import import_attacker, overlapping_records
 from dbanon.base.errors import ParameterError, choose_one
+from dbanon.methods import METHODS
 from dbanon.postgres.connection import Connection, fetch_value, find_postgis_schema, make_sql, translate_errors
+from dbanon.results.described import ClauseFound, Described, LeftOut, Part
 
 Params = Sequence[Any] | Mapping[str, Any]
 Form = Literal["Arrow", "CSV", "GeoJSON"]
@@ -50,6 +54,10 @@ _ABOUT_QUERY = (
 _HOLDS_QUERY = (
     "SELECT pg_catalog.to_jsonb(r) FROM (SELECT holds, step_s, guest_presence, srid FROM published.releases"
     " WHERE name = %s) r"
+)
+_LINE_QUERY = (
+    "SELECT r.*, {postgis}.ST_AsText({postgis}.ST_Transform({postgis}.ST_MakeEnvelope(extent[1], extent[2], extent[3],"
+    " extent[4], srid), 4326), 5) AS box FROM published.releases r WHERE name = %s"
 )
 _NATIVE_TYPES = {"bigint", "integer", "boolean", "timestamp with time zone"}  # all others are read as text
 _TIME_TEXT = "pg_catalog.to_char(pg_catalog.timezone('UTC', {own}), 'YYYY-MM-DD HH24:MI:SS.US\"Z\"')"
@@ -134,6 +142,52 @@ def lock(connection: Connection, name: str) -> sql.Identifier:
             raise _make_absent_error(name, readable - {name}) from error
         raise
     return view
+
+
+def describe(connection: Connection, name: str) -> tuple[Described, dict[str, Any], list[dict[str, Any]]] | None:
+    """Make the record of a release as its readers know it; returns its lines in published.releases and parts, too."""
+    own = find_postgis_schema(connection)
+    with connection.cursor(row_factory=dict_row) as cursor:
+        view = cursor.execute(sql.SQL(_LINE_QUERY).format(postgis=sql.Identifier(own)), [name]).fetchone()
+        if view is None or view["method"] not in METHODS:
+            return None
+        parts = cursor.execute("SELECT * FROM published.parts WHERE name = %s ORDER BY since", [name]).fetchall()
+        hours = cursor.execute("SELECT * FROM published.left_out WHERE name = %s ORDER BY since", [name]).fetchall()
+        columns = cursor.execute("SELECT * FROM published.columns WHERE name = %s ORDER BY place", [name]).fetchall()
+    method = METHODS[view["method"]]
+    attack = import_attacker(method.attack).attack
+    record = Described(
+        name=f"published.{name}",
+        release=name,
+        method=view["method"],
+        promise=view["promise"],
+        adversary=method.adversary,
+        rows_are=method.row_meaning,
+        k=view["k"],
+        holds=view["holds"],
+        rows=view["rows"],
+        since=view["since"],
+        until=view["until"],
+        srid=view["srid"],
+        box=view["box"],
+        # Nothing is published of which a clause is broken; the view says neither of which algorithm it is, nor in which
+        # clauses there was nothing to test.
+        clauses=tuple(
+            ClauseFound(name=c.name, passed=True, violations=0, sentence="", plain=c.plain, test=c.test, tested=None)
+            for c in (*attack.of_all, *overlapping_records.CLAUSES)
+        ),
+        left_open=attack.left_open,
+        left_out=LeftOut(meaning=method.left_out, hours=tuple((h["since"], h["until"], h["percent"]) for h in hours)),
+        paper=method.paper or None,
+        percent_left_out=parts[-1]["percent_left_out"] if parts else None,
+        window_s=view["window_s"],
+        parts=tuple(
+            Part(since=p["since"], until=p["until"], k=p["k"], rows=p["rows"], percent_left_out=p["percent_left_out"])
+            for p in parts
+        ),
+        columns=tuple((c["column_name"], c["meaning"]) for c in columns),
+    )
+    return record, view, parts
 
 
 @contextmanager

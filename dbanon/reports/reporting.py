@@ -17,7 +17,6 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import dict_row
 
-from dbanon.attacks import import_attacker, overlapping_records
 from dbanon.base.errors import ParameterError, StoreError, format_count
 from dbanon.methods import METHODS, describe
 from dbanon.options.reporting import Reporting, Showing
@@ -29,7 +28,7 @@ from dbanon.pages.svg import FIGURE_WIDTH
 from dbanon.postgres.connection import Connection, fetch_value, find_postgis_schema, make_sql, translate_errors
 from dbanon.releases import export, published
 from dbanon.reports import release_maps
-from dbanon.results.described import ClauseFound, Described, LeftOut, Part
+from dbanon.results.described import Described, Part
 from dbanon.results.figures import Evaluation
 
 
@@ -187,47 +186,12 @@ def describe_by_view(
 
     `part` is when the part begins that is drawn, instead of the newest.
     """
-    with connection.cursor(row_factory=dict_row) as cursor:
-        view = cursor.execute("SELECT * FROM published.releases WHERE name = %s", [name]).fetchone()
-        parts = cursor.execute("SELECT * FROM published.parts WHERE name = %s ORDER BY since", [name]).fetchall()
-        hours = cursor.execute("SELECT * FROM published.left_out WHERE name = %s ORDER BY since", [name]).fetchall()
-        columns = cursor.execute("SELECT * FROM published.columns WHERE name = %s ORDER BY place", [name]).fetchall()
-    if view is None:
+    known = published.describe(connection, name)
+    if known is None:
         raise ParameterError(
             f"The release must be live, and this login must be allowed to read it. Got {name!r} instead."
         )
-    method = METHODS[view["method"]]
-    attack = import_attacker(method.attack).attack
-    record = Described(
-        name=f"published.{name}",
-        release=name,
-        method=view["method"],
-        promise=view["promise"],
-        adversary=method.adversary,
-        rows_are=method.row_meaning,
-        k=view["k"],
-        holds=view["holds"],
-        rows=view["rows"],
-        since=view["since"],
-        until=view["until"],
-        srid=view["srid"],
-        # Nothing is published of which a clause is broken; the view says neither of which algorithm it is, nor in which
-        # clauses there was nothing to test.
-        clauses=tuple(
-            ClauseFound(name=c.name, passed=True, violations=0, sentence="", plain=c.plain, test=c.test, tested=None)
-            for c in (*attack.of_all, *overlapping_records.CLAUSES)
-        ),
-        left_open=attack.left_open,
-        left_out=LeftOut(meaning=method.left_out, hours=tuple((h["since"], h["until"], h["percent"]) for h in hours)),
-        paper=method.paper or None,
-        percent_left_out=parts[-1]["percent_left_out"] if parts else None,
-        window_s=view["window_s"],
-        parts=tuple(
-            Part(since=p["since"], until=p["until"], k=p["k"], rows=p["rows"], percent_left_out=p["percent_left_out"])
-            for p in parts
-        ),
-        columns=tuple((c["column_name"], c["meaning"]) for c in columns),
-    )
+    record, view, parts = known
     if not view["rows"]:
         return record, None
     return record, _choose_rows(view, parts, part)

@@ -116,6 +116,9 @@ class Described:
     overlap: Mapping[str, Any] | None = None
     overlap_reason: str | None = None
     policy: Mapping[str, Any] | None = None  # what it asks of the run, or asked of the release, and who signed
+    box: str | None = None  # around all regions, in degrees, as WKT
+    live: bool | None = True  # None for a run
+    evaluation: Mapping[str, Any] = field(default_factory=dict)  # what was measured against the truth, for operators
     versions: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -166,6 +169,7 @@ class Described:
             changed=bool(attack["changed"]),
             outdated=bool(attack["outdated"]),
             published_at=parse_moment(card["published_at"]),
+            evaluation=card["evaluation"] or {},
             versions={name: version for name, version in versions.items() if version},
         )
 
@@ -173,7 +177,7 @@ class Described:
 _COPIED_FIELDS = (
     *("method", "promise", "adversary", "rows_are", "rows", "srid", "paper", "percent_left_out", "release"),
     *("release_id", "run_id", "dataset", "algorithm", "parameters", "readers", "published_by", "overlap"),
-    *("overlap_reason", "policy"),
+    *("overlap_reason", "policy", "box", "live"),
 )
 """Fields of `Described` that are called and written alike in the record of SQL."""
 

@@ -61,7 +61,7 @@ BEGIN
             'shares', dbanon_internal.describe_shares_left_out(run.run_id, verdict.figures),
             'joined', coalesce(release.left_out, dbanon_internal.join_hours(run.suppressed -> 'by_hour', (run.params ->> 'k')::integer))),
         'percent_left_out', dbanon_internal.compute_share_of_people(run.run_id),
-        'rows', coalesce(release.rows, run.rows),
+        'rows', coalesce(release.rows, run.rows), 'box', @postgis@.ST_AsText(dbanon_internal.make_extent_shape(release.extent, dataset.srid), 5),
         'longer_side_m', jsonb_build_object('half_under', run.metrics -> 'longer_side_50_m', 'nine_tenths_under', run.metrics -> 'longer_side_90_m'),
         'period', (SELECT jsonb_build_object('since', lower(spa.span), 'until', upper(spa.span))
                    FROM (SELECT CASE WHEN release.release_id IS NULL THEN dbanon_internal.find_run_span(run.run_id)

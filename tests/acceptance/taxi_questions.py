@@ -21,7 +21,8 @@ _VAN_NESS = "LINESTRING(-122.423 37.760, -122.423 37.810)"
 SRID, CELL_M = 32610, 1000
 CITY = ZoneInfo("America/Los_Angeles")
 _QUESTION = re.compile(
-    r"^## (\d+)\. .*?^```sql cabs\n(.*?)^```\n\n^```text\n(.*?)^```\n\n(?:^\*True:\* (.*?)\n\n)?\*Wrong:\* (.*?)\n\n",
+    r"^## (\d+)\. .*?^```sql cabs\n(.*?)^```\n\n^```text\n(.*?)^```\n\n"
+    r"(?:^\*True:\* (.*?)\n\n)?\*Wrong:\* (.*?)\n(?:\n|\Z)",
     re.MULTILINE | re.DOTALL,
 )
 Table = list[dict[str, str]]

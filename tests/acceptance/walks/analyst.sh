@@ -57,20 +57,24 @@ END
 export DBANON_DSN=postgresql://anna@server/geo
 
 ogrinfo "PG:host=server dbname=geo user=anna schemas=published"
-ogr2ogr -f GPKG whole.gpkg "PG:host=server dbname=geo user=anna schemas=published" published.city_k5
-ogr2ogr -f GPKG hour.gpkg "PG:host=server dbname=geo user=anna schemas=published" published.city_k5 -where "valid_from < '2026-01-05 09:00Z'"
+ogr2ogr -f GPKG whole.gpkg \
+    "PG:host=server dbname=geo user=anna schemas=published" published.city_k5
+ogr2ogr -f GPKG hour.gpkg -where "valid_from < '2026-01-05 09:00Z'" \
+    "PG:host=server dbname=geo user=anna schemas=published" published.city_k5
 
 dbanon report city_k5 --for analysts
 
 dbanon export city_k5 city_k5.gpkg
 
-dbanon export city_k5 early.csv --where "valid_from < '2026-01-05 08:10:00Z' AND crowd > 5"
+dbanon export city_k5 early.csv \
+    --where "valid_from < '2026-01-05 08:10:00Z' AND crowd > 5"
 
 python3 - <<'END'
 import dbanon
 
 with dbanon.connect("postgresql://anna@server/geo") as db:
-    rows = db.read("city_k5", where="crowd >= %s AND valid_from < %s", params=[5, "2026-01-05 08:10:00Z"])
+    early = "crowd >= %s AND valid_from < %s"
+    rows = db.read("city_k5", where=early, params=[5, "2026-01-05 08:10:00Z"])
     db.export("city_k5", "city_k5.fgb")
 
 people = rows.groupby("valid_from")["subjects"].sum()
@@ -82,11 +86,11 @@ import geopandas
 import sqlalchemy
 
 engine = sqlalchemy.create_engine("postgresql+psycopg://anna@server/geo")
-query = """
+query = sqlalchemy.text("""
     SELECT cloak_id, record_id, seq, valid_from, valid_to, region, crowd, subjects
     FROM published.city_k5 WHERE valid_from < '2026-01-05 08:10:00Z'
-"""
-rows = geopandas.read_postgis(sqlalchemy.text(query), engine, geom_col="region", index_col="cloak_id")
+""")
+rows = geopandas.read_postgis(query, engine, geom_col="region", index_col="cloak_id")
 
 people = rows.groupby("valid_from")["subjects"].sum()
 print(rows.crs.to_epsg(), people.iloc[0])
