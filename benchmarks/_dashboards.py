@@ -28,7 +28,7 @@ from tests.acceptance.analyst_truth import Span, Truth
 from tests.acceptance.taxi_questions import convert_clock, convert_clocks
 
 PAGE = "docs/analysts/dashboards.md"
-_QUESTION = re.compile(r"^-- (\d+)\. (.+?\?) (.+?)\.(?: True: (.+)\.)?\n((?:.+\n)*?.+;)$", re.MULTILINE)
+_QUESTION = re.compile(r"^-- (\d+)\. (.+\?)\n-- (.+?)\.(?:(?: |\n-- )True: (.+)\.)?\n((?:.+\n)*?.+;)$", re.MULTILINE)
 MANY = 6  # rows from which on a comment has their number and a sum
 
 
@@ -76,7 +76,7 @@ def published(server: Target, template: str, folder: Path) -> Iterator[Callable[
 
 @dataclass(frozen=True)
 class Question:
-    """A statement of the page, and what the comment above it says of its answer and of the truth."""
+    """A statement of the page, and what the comments above it say of its answer and of the truth."""
 
     number: int
     asked: str

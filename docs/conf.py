@@ -46,7 +46,7 @@ ACCESSIBLE = {
     '<th class="head"><p></p></th>': '<td class="head"></td>',
     '<div id="search-results"></div>': '<h1>Search</h1><div id="search-results"><!-- filled by a script --></div>',
 }
-"""What the theme writes, and what screen readers and keyboards need instead, in which there is nothing to replace."""
+"""What the theme writes, and what screen readers and keyboards need instead. Applied twice, it changes nothing more."""
 
 
 def keep_units(app: Any, document: nodes.document, page: str) -> None:
@@ -59,10 +59,10 @@ def keep_units(app: Any, document: nodes.document, page: str) -> None:
 def make_accessible(app: Any, failure: Exception | None) -> None:
     """Mend the pages as built."""
     for page in Path(app.outdir).rglob("*.html") if failure is None else ():
-        text = page.read_text()
+        text = page.read_text("utf-8")
         for written, needed in ACCESSIBLE.items():
             text = text.replace(written, needed)
-        page.write_text(text)
+        page.write_text(text, "utf-8")
 
 
 def setup(app: Any) -> None:

@@ -666,8 +666,8 @@ COMMENT ON TABLE dbanon.policy IS 'What may be published from this database, in 
 COMMENT ON COLUMN dbanon.policy.one IS 'Key: always true.';
 COMMENT ON COLUMN dbanon.policy.methods IS 'The methods that may be used.';
 COMMENT ON COLUMN dbanon.policy.least_k IS 'The least k of a run.';
-COMMENT ON COLUMN dbanon.policy.longest_window_s IS 'How many seconds the records of a person may last at most, in windows or in all.';
-COMMENT ON COLUMN dbanon.policy.largest_error IS 'How far counts in squares of 2 km may be off, as a share. A run that `dbanon evaluate` did not measure is refused.';
+COMMENT ON COLUMN dbanon.policy.longest_window_s IS 'How many seconds the records of a person may last at most, in windows or in all. A day may have 90,000.';
+COMMENT ON COLUMN dbanon.policy.largest_error IS 'How far counts in squares of 2 km, or nearly, may be off, as a share: the worst that `dbanon evaluate` found. A run that it did not measure is refused.';
 COMMENT ON COLUMN dbanon.policy.signers IS 'The role whose members sign runs with dbanon.sign_run.';
 COMMENT ON COLUMN dbanon.policy.signatures IS 'How many logins must sign a run. Who submitted it is none of them.';
 COMMENT ON TABLE dbanon.signature IS 'Who signed which rows of a run with dbanon.sign_run.';

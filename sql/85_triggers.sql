@@ -12,7 +12,7 @@ BEGIN
             def.calls
         FROM (
             SELECT 'bump' AS name, relation, 'bump_revision' AS calls, NULL AS event FROM unnest(dbanon_internal.list_data_tables()) relation
-            UNION ALL SELECT 'audit', relation, 'audit_rows', NULL FROM unnest(dbanon_internal.list_data_tables() || 'quarantine'::text) relation
+            UNION ALL SELECT 'audit', relation, 'audit_rows', NULL FROM unnest(dbanon_internal.list_data_tables() || '{quarantine,signature}') relation
             UNION ALL SELECT 'code', 'trajectory', 'code_fixes', NULL
             UNION ALL SELECT 'guard_forgotten', relation, 'guard_forgotten', ele
                 FROM unnest(ARRAY['trajectory', 'request', 'quasi_identifier']) relation, unnest(ARRAY['INSERT', 'UPDATE']) ele

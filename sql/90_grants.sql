@@ -92,7 +92,6 @@ $$;
 GRANT EXECUTE ON FUNCTION dbanon_internal.insert_run(text, text, jsonb, text, bigint), dbanon.cancel_run(bigint), dbanon.verify_run(bigint),
     dbanon.release_card(text, bigint), dbanon.run_card(bigint), dbanon_internal.reap_runs(), dbanon_internal.is_forked(),
     dbanon_internal.has_own_methods(), dbanon_internal.find_run_span(bigint) TO @operator@, @worker@;
-GRANT EXECUTE ON FUNCTION dbanon.sign_run(bigint, text) TO @operator@;
 GRANT EXECUTE ON FUNCTION dbanon.publish(bigint, text, boolean, boolean, text, boolean, text[], boolean), dbanon.measure_overlap(bigint),
     dbanon.unpublish(text, boolean), dbanon.unpublish_part(text, timestamptz), dbanon.fold_release(text, timestamptz),
     dbanon.clear_withdrawn(), dbanon.drop_run(bigint), dbanon.forget_subject(text, text, boolean),

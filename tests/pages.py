@@ -36,6 +36,17 @@ def list_commands(blocks: list[tuple[str, str]]) -> list[tuple[str, str]]:
     ]
 
 
+def fill_in_times(statement: str) -> str:
+    """Write a range of time into a statement, as Grafana, Metabase and Superset do in their own ways."""
+    since, until = "2008-06-04T16:00:00Z", "2008-06-04T17:00:00Z"
+    written = {
+        **{"$__timeFrom()": f"'{since}'", "$__timeTo()": f"'{until}'"},
+        **{"{{since}}": "date '2008-06-04'", "{{until}}": "date '2008-06-05'"},
+        **{"{{ from_dttm }}": "2008-06-04 16:00:00", "{{ to_dttm }}": "2008-06-04 17:00:00"},
+    }
+    return re.sub("|".join(map(re.escape, written)), lambda found: written[found[0]], statement)
+
+
 def split_typed(block: str) -> Iterator[tuple[str, list[str]]]:
     """Take a ``console`` block apart: each command with the lines shown below it."""
     command, shown = "", list[str]()

@@ -206,7 +206,8 @@ def format_card(card: Mapping[str, Any]) -> str:
     sides = card["longer_side_m"].items()
     facts += [(f"longer side of regions, {name.replace('_', ' ')}", format_metres(m)) for name, m in sides if m]
     facts += [(f"parameter {name}", value) for name, value in card["parameters"].items()]
-    facts += [(f"policy {name.replace('_', ' ')}", value) for name, value in (card["policy"] or {}).items()]
+    for name, value in (card["policy"] or {}).items():
+        facts.append((f"policy {name.replace('_', ' ')}", [s["login"] for s in value] if name == "signed" else value))
     attack, left_out = card["attack"], card["left_out"]
     checked = [(name, attack[name]) for name in ("passed", "checked_at", "checked_by")]
     parts = [

@@ -9,25 +9,11 @@ import numpy as np
 from dbanon.base import cores
 from dbanon.base.kernels import compile_kernel
 from dbanon.base.trajectory import Float, Int
-from dbanon.results.figures import Movements, Questions
+from dbanon.results.figures import SIDES_M, Movements, Questions, choose_sides
 
 _POSITIONS_PER_PART = 1_000_000  # positions that a thread counts at a time, and a few more
 
-SIDES_M = (500.0, 1000.0, 2000.0, 4000.0, 8000.0)
-_LADDER_M = (31.25, 62.5, 125.0, 250.0, *SIDES_M)
 _COMPARED_SIDE_M = 2000.0
-
-
-def choose_sides(box: tuple[float, float, float, float]) -> tuple[float, ...]:
-    """Choose the sides of squares: at most half of the box's shorter side, as larger ones hold nearly all people.
-
-    If fewer than three of `SIDES_M` are left, their halves, quarters and so on make up five. The two least of all are
-    always asked.
-    """
-    reach = min(box[2] - box[0], box[3] - box[1]) / 2
-    fit = tuple(side for side in _LADDER_M if side <= reach)
-    usual = tuple(side for side in fit if side in SIDES_M)
-    return usual if len(usual) >= 3 else max(fit[-5:], _LADDER_M[:2], key=len)
 
 
 def choose_compared_side(questions: Questions) -> float:

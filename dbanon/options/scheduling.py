@@ -145,7 +145,8 @@ class AddingJob(OfSource):
     on_held: Annotated[
         Literal["go_on", "stop"] | None,
         Option(
-            "Whether later periods go_on or stop while one is held. Default: go_on.",
+            "Whether later periods go_on or stop while one is held. Default: go_on. While one waits for a signature or "
+            "a measurement that the policy asks for, the job does nothing else.",
             typed=str | None,
             choices=("go_on", "stop"),
         ),

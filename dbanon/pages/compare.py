@@ -61,7 +61,7 @@ def make_page(one: Side, other: Side, zone: ZoneInfo) -> str:
         layout.make_section(
             "Regions", layout.make_columns(*(_draw_sizes(letter, side) for letter, side in sides.items()))
         ),
-        layout.make_section("Strengths and costs", layout.make_columns(*_make_advice(one, other))),
+        layout.make_section("Before you publish", layout.make_columns(*_make_advice(one, other))),
     )
 
 

@@ -122,8 +122,9 @@ def sample_paths(paths: Sequence[str], most: int, most_bytes: int) -> list[str]:
 
 
 def select_questions(questions: Iterable[Question], k: int) -> list[Question]:
-    """Keep the questions to which the rows tell k people or more, most people first."""
-    return sorted((one for one in questions if one.expected >= k), key=lambda one: -one.expected)
+    """Keep up to eight questions to which the rows tell k people or more, most people first."""
+    kept = sorted((one for one in questions if one.expected >= k), key=lambda one: -one.expected)
+    return kept[:: -(-len(kept) // 8) or 1]
 
 
 def name_levels(k: int) -> list[str]:

@@ -34,10 +34,10 @@ pre{background:var(--wash);border:1px solid var(--line);border-radius:6px;paddin
 align-items:start}
 .wide{display:grid;grid-template-columns:1fr;gap:14px 20px;align-items:start}
 figure{margin:0}figure svg{display:block;width:100%;height:auto;max-width:560px}
-.map svg{outline:1px solid var(--line)}
+.map svg,.small-maps svg{outline:1px solid var(--line);outline-offset:-1px}
 figcaption{margin-top:4px}
 .small-maps{display:grid;grid-template-columns:repeat(auto-fill,minmax(104px,1fr));gap:10px}
-.small-maps svg{outline:1px solid var(--line)}.small-maps figcaption{text-align:center}
+.small-maps figcaption{text-align:center}
 .facts{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:10px;margin:14px 0;padding:0;
 list-style:none}
 .facts li,.card{border:1px solid var(--line);border-radius:6px;padding:10px 12px}
@@ -72,8 +72,8 @@ h3{font-size:13px}table{font-size:11.5px}.small,figcaption,.facts span,caption,t
 .facts{grid-template-columns:repeat(5,1fr)}.columns{grid-template-columns:repeat(2,1fr)}
 .wide{grid-template-columns:1fr 1fr}
 .small-maps{grid-template-columns:repeat(8,1fr);gap:5px}
-h2,h3,caption,.lead{break-after:avoid}figure,tr,.card,.facts,pre,.lines{break-inside:avoid}
-footer{margin-top:14px;font-size:11px}th,td{padding:2px 6px}.lines{margin-top:28px}.card{padding:6px 9px}
+h2,h3,caption,.lead,tr:has([scope=rowgroup]){break-after:avoid}figure,tr,.card,.facts,pre,.lines,.lead{break-inside:avoid}
+footer{display:none}th,td{padding:2px 6px}.lines{margin-top:28px}.card{padding:6px 9px}
 
 code,pre{font-size:11px}}
 """

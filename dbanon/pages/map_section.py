@@ -65,7 +65,13 @@ class Drawn(Blocks):
         shading = f"One region hides {words.spell_number(self.shown.k)} or more people. Where many lie it is darker."
         outside = " The map shows where 95 % of the people and time are. Rows may lie outside."
         exact = f" Exact rows ({format_percent(self.shown.exact)}) are not drawn." if self.shown.exact else ""
-        return shading + outside + exact
+        w = self.shown.window  # it is of the published rows
+        place = (
+            f" It spans x {w.x0:,.0f} to {w.x1:,.0f}, y {w.y0:,.0f} to {w.y1:,.0f} in SRID {self.record.srid}."
+            if w
+            else ""
+        )
+        return shading + outside + exact + place
 
     def draw_pair(self) -> Markup:
         """Draw what is private beside what is published, at one time."""

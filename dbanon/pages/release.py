@@ -98,15 +98,15 @@ def _list_file_blocks(page: _Page) -> Iterable[Markup]:
                 page.describe_rows(),
                 page.describe_intruder(),
                 page.describe_left_out(),
-                page.describe_readers(),
             ),
         ),
         page.make_tests(),
-        layout.make_signature_lines("assessed by", "approved by (data protection officer)", "date", "next review"),
         page.list_clauses(),
+        layout.make_signature_lines("assessed by", "approved by (data protection officer)", "date", "next review"),
         page.join_pictures(),
         layout.make_section(
-            "Other releases, and the source", layout.make_columns(page.describe_overlap(), page.describe_source())
+            "Readers, other releases, and the source",
+            layout.make_wide_columns(page.describe_source(), page.describe_readers(), page.describe_overlap()),
         ),
         page.list_parts(),
         page.write_commands(),

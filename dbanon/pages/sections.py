@@ -317,7 +317,8 @@ class Told(Blocks):
             format_run_command(
                 record.method, record.dataset, record.algorithm, record.parameters, publish, replace=True
             ),
-            f"dbanon report {record.release or record.run_id}",
+            *([f"dbanon evaluate {record.release or record.run_id}"] if self.truth is not None else []),
+            f"dbanon report {record.release or record.run_id}{' --with-truth' if self.truth is not None else ''}",
         ]
         note = Markup(
             '<p class="small soft">The seed is kept private: it would show readers how the run broke ties.</p>'

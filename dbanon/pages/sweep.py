@@ -71,8 +71,8 @@ def _write_answer(sweep: Sweep) -> Iterator[Markup]:
     ]
     which = f"meet all wants{_list_wants(sweep)} and can be published" if sweep.wants else "can be published"
     lead = (
-        f"The sweep kept the settings that {which}, and among these the ones with the strongest promise. On their "
-        "front, it chose the setting with the least upper end of the interval of the count error."
+        f"The sweep kept the settings that {which}, and among these the ones with the strongest promise. Of "
+        "these it chose the setting with the least upper end of the interval of the count error."
     )
     yield layout.make_section("The chosen setting", layout.make_fact_list(facts), lead=lead)
 
@@ -99,7 +99,8 @@ def _draw_figures(sweep: Sweep, compared: Sequence[Setting]) -> Iterator[Markup]
         right.append(_draw_cost(sweep, compared, cost))
     caption = (
         "Filled: on the (Pareto) front, where no other of its promise is as good in both figures and better in one. "
-        "Hollow: not on the front. Ringed: the chosen one. Lines join settings that differ in one parameter."
+        "Hollow: not on the front. Ringed: the chosen one of those that can be published. Lines join settings that "
+        "differ in one parameter."
     )
     left = layout.make_picture(_draw_net(sweep, compared, names), caption)
     yield layout.make_section("Gains and losses", layout.make_wide_columns(left, *right), note=sweep.method)

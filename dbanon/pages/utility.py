@@ -10,6 +10,8 @@ from dbanon.pages.words import Blocks
 from dbanon.results.figures import ASKED_WORDS, Asked, Evaluation, Figure, Questions
 
 _MAX_ROWS = 12
+_OF_SQUARES = ("count_error", "bias", "bounds_width", "coverage")
+"""What each size of squares has, in a row of its own."""
 
 
 class Utility(Blocks):
@@ -18,19 +20,25 @@ class Utility(Blocks):
     def make_utility(self) -> Markup:
         """Report how far answers are off from the true counts; private."""
         evaluation = self.evaluation
+        if evaluation is None and not self.unmeasured:
+            return Markup("")  # `write_commands` says how it is measured
         if evaluation is None:
-            return layout.make_section("How far off are answers?", self._excuse())
+            return layout.make_section("How far off are answers?", layout.make_card("Not measured", self.unmeasured))
+        sizes: dict[tuple[float, str], dict[str, Figure]] = {}
+        rest = []
+        for one in evaluation.figures:
+            if one.name in _OF_SQUARES and one.side_m is not None and one.asked:
+                sizes.setdefault((one.side_m, ASKED_WORDS[one.asked]), {})[one.name] = one
+            else:
+                asked = ASKED_WORDS[one.asked] if one.asked else ""
+                rest.append((one.name, asked, _write_value(one), _write_interval(one)))
         rows = [
-            (
-                one.name,
-                "" if one.side_m is None else charts.format_metres(one.side_m),
-                ASKED_WORDS[one.asked] if one.asked else "",
-                _write_value(one),
-                _write_interval(one),
-            )
-            for one in evaluation.figures
+            (charts.format_metres(side), asked, _write_interval(by["count_error"]), *map(_write_value, by.values()))
+            for (side, asked), by in sorted(sizes.items(), key=lambda size: (size[0][1], size[0][0]))
         ]
-        table = layout.make_table(["figure", "squares", "asked", "value", "90 % interval"], rows, numbers=[3, 4])
+        head = ["squares", "asked", "90 % interval of count_error", *next(iter(sizes.values()), ())]
+        table = layout.make_table(head, rows, numbers=range(2, len(head)))
+        table += layout.make_table(["figure", "asked", "value", "90 % interval"], rest, numbers=[2, 3])
         lead = (
             f"Random squares at random times, {evaluation.queries} for each size. Errors are given in percent of the "
             "mean true count, each with its 90 % interval."
@@ -44,14 +52,6 @@ class Utility(Blocks):
             note="computed from true positions: private",
             lead=lead,
         )
-
-    def _excuse(self) -> Markup:
-        """Give the reason that there are no figures."""
-        if self.unmeasured:
-            return layout.make_card("Not measured", self.unmeasured)
-        command = layout.make_code_name(f"dbanon evaluate {self.record.release or self.record.run_id}")
-        text = Markup("This page shows how far answers are off once {} has measured it.").format(command)
-        return layout.make_card("Not measured yet", text)
 
     def draw_errors(self, evaluation: Evaluation) -> Markup:
         """Draw how far counts are off by the size of the area."""

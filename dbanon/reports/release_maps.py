@@ -14,13 +14,15 @@ from psycopg import sql
 
 from dbanon.base.errors import ParameterError
 from dbanon.pages import disclosure
+from dbanon.pages.charts import format_metres
 from dbanon.pages.maps import Window, find_least_window
 from dbanon.postgres.connection import Connection, find_postgis_schema, make_sql
+from dbanon.results.figures import choose_sides
 
 MAX_REGIONS = 400
 _MAX_PATH_BYTES = 60_000
 _MAX_STREET_BYTES = 100_000
-_QUESTION_COUNT = 12
+_QUESTION_COUNT = 36
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,9 +248,9 @@ class _Reader:
     def ask_questions(self, window: Window, zone: ZoneInfo) -> list[disclosure.Question]:
         """Ask how many people are in some squares of the window at some times, the same ones each time."""
         wide, high = window.x1 - window.x0, window.y1 - window.y0
-        questions = []
+        questions, sides = [], choose_sides((window.x0, window.y0, window.x1, window.y1))[1:4]
         for n in range(1, _QUESTION_COUNT + 1):
-            side = _round(min(wide, high) / (4, 8, 16)[n % 3])
+            side = sides[n // 3 % len(sides)]
             x, y = (
                 low + (size - side) * _compute_halton(n, base)
                 for low, size, base in ((window.x0, wide, 2), (window.y0, high, 3))
@@ -266,7 +268,7 @@ class _Reader:
                 """,
                 **{"x0": x, "y0": y, "x1": x + side, "y1": y + side, "at": at, "span": is_span},
             )
-            label = f"{side / 1000:g} km, {at.astimezone(zone):%H:%M}"
+            label = f"{format_metres(side)}, {at.astimezone(zone):%H:%M}"
             questions.append(disclosure.Question(label, least, expected, most))
         return disclosure.select_questions(questions, self._rows.k)
 

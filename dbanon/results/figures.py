@@ -21,6 +21,11 @@ Asked = Literal["moment", "span"]
 ASKED_WORDS: dict[Asked, str] = {"moment": "at a moment", "span": "over ten minutes"}
 """The same in words."""
 
+SIDES_M = (500.0, 1000.0, 2000.0, 4000.0, 8000.0)
+"""The sides of the squares that questions are about, in a city that is wide enough."""
+
+_LADDER_M = (31.25, 62.5, 125.0, 250.0, *SIDES_M)
+
 
 def round_percent(share: float) -> int:
     """Round a share of 1 to the nearest whole percent; of a part, which is neither nothing nor all, 1 to 99.
@@ -29,6 +34,18 @@ def round_percent(share: float) -> int:
     """
     nearest = round(round(100 * share, 9))  # 100 * 0.575 is 57.49999999999999
     return min(max(nearest, 1), 99) if 0 < share < 1 else nearest
+
+
+def choose_sides(box: tuple[float, float, float, float]) -> tuple[float, ...]:
+    """Choose the sides of squares: at most half of the box's shorter side, as larger ones hold nearly all people.
+
+    If fewer than three of `SIDES_M` are left, their halves, quarters and so on make up five. The two least of all are
+    always asked.
+    """
+    reach = min(box[2] - box[0], box[3] - box[1]) / 2
+    fit = tuple(side for side in _LADDER_M if side <= reach)
+    usual = tuple(side for side in fit if side in SIDES_M)
+    return usual if len(usual) >= 3 else max(fit[-5:], _LADDER_M[:2], key=len)
 
 
 def format_percent(share: float) -> str:

@@ -65,9 +65,9 @@ def apply_jobs(connection: Connection, file: Path) -> tuple[dict[str, str], list
 
 def _read_tables(file: Path) -> dict[str, dict[str, Any]]:
     try:
-        tables = (json if file.suffix == ".json" else tomllib).loads(file.read_text("utf-8"))
+        tables = (json if file.suffix == ".json" else tomllib).loads(file.read_text("utf-8-sig"))
         return {name: {**table} for name, table in {**tables}.items()}
-    except (OSError, TypeError, ValueError) as error:
+    except (OSError, TypeError, ValueError, RecursionError) as error:
         reason = getattr(error, "strerror", None) or error
         raise ParameterError(
             "A file of jobs must be TOML, or JSON if its name ends in .json, with a table for each job. Got "

@@ -69,7 +69,7 @@ CREATE TABLE dbanon.policy (
     methods text[],
     least_k integer CHECK (least_k > 0),
     longest_window_s integer CHECK (longest_window_s > 0),
-    largest_error double precision CHECK (largest_error >= 0),
+    largest_error double precision CHECK (largest_error >= 0 AND largest_error < 'Infinity'),
     signers text,
     signatures integer NOT NULL DEFAULT 0 CHECK (signatures >= 0 AND (signatures = 0 OR signers IS NOT NULL))
 );

@@ -18,7 +18,7 @@
 --   DA011 There is no such method, algorithm or parameter, or an argument cannot be used.
 --   DA012 The data cannot be used.
 --   DA013 The run waits or is being worked on, or the release is being read, or there is nothing to do.
---   DA014 The login may not read a table.
+--   DA014 The login may not read a table, or sign a run.
 --   DA015 The transaction does not fit: dbanon.anonymize cannot work inside a block, dbanon.publish and functions that erase data
 --         cannot work on an old snapshot, and dbanon.publish cannot follow a change of data or runs in the same transaction.
 --   DA016 The run failed or was cancelled.

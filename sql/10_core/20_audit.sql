@@ -93,6 +93,7 @@ DECLARE
         'LEFT JOIN ONLY dbanon.run r USING (run_id) GROUP BY r.dataset_id';
     counting CONSTANT text := CASE TG_TABLE_NAME
         WHEN 'quarantine' THEN 'SELECT l.dataset_id, count(*) AS rows FROM %I c LEFT JOIN ONLY dbanon.load l USING (load_id) GROUP BY l.dataset_id'
+        WHEN 'signature' THEN 'SELECT r.dataset_id, count(*) AS rows FROM %I c LEFT JOIN ONLY dbanon.run r USING (run_id) GROUP BY r.dataset_id'
         WHEN 'grouping' THEN of_releases WHEN 'exposure' THEN of_releases WHEN 'asked' THEN of_releases
         ELSE 'SELECT c.dataset_id, count(*) AS rows FROM %I c GROUP BY c.dataset_id' END;
     counted CONSTANT text := CASE TG_OP WHEN 'INSERT' THEN format(counting, 'added') WHEN 'DELETE' THEN format(counting, 'changed')

@@ -328,7 +328,7 @@ BEGIN
             USING ERRCODE = 'DA013', DETAIL = 'A load that is not committed counts as such a change.',
                   HINT = 'Try again when its transaction has ended: SELECT * FROM pg_stat_activity WHERE backend_xid IS NOT NULL.';
     END;
-    policy := dbanon_internal.demand_policy(publish.run_id);
+    PERFORM dbanon_internal.demand_policy(publish.run_id);
     -- Right after a run the server has no statistics of its rows, and would read those of a large run in one process alone.
     IF run.rows > 100000 THEN
         ANALYZE (SKIP_LOCKED) dbanon.membership, dbanon.record, dbanon.region;
@@ -363,6 +363,7 @@ BEGIN
         RAISE NOTICE 'There was nothing to allow, so the reason is not recorded.';
     END IF;
     PERFORM dbanon_internal.demand_free_name(publish.name, publish.replace, publish.grow);
+    policy := dbanon_internal.demand_policy(publish.run_id, checked.digest);  -- it may have changed meanwhile
     chosen := dbanon_internal.choose_readers(publish.name, publish.replace OR publish.grow, publish.readers);
     few := dbanon_internal.count_few_over_parts(publish.run_id, new_release, publish.name);
     overlap := overlap || CASE WHEN publish.grow OR few ->> 'requests_of_few_over_parts' <> '0' THEN few ELSE '{}' END;

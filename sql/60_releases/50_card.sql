@@ -80,7 +80,7 @@ BEGIN
         'srid', dataset.srid, 'grid_m', dataset.grid_m, 'grid_s', dataset.grid_s,
         'published_at', release.published_at, 'published_by', release.published_by,
         'withdrawn_at', release.withdrawn_at, 'withdrawn_by', release.withdrawn_by,
-        'policy', CASE WHEN release.release_id IS NULL THEN dbanon_internal.describe_policy(run.run_id) ELSE release.policy END,
+        'policy', CASE WHEN release.release_id IS NULL THEN dbanon_internal.describe_policy(run.run_id, verdict.digest) ELSE release.policy END,
         'overlap', release.overlap, 'overlap_reason', release.overlap_reason, 'readers', release.readers,
         'evaluation', (SELECT jsonb_build_object('figures', eva.figures, 'queries', eva.queries, 'against', eva.against, 'notes', eva.notes,
                             'evaluated_at', eva.evaluated_at)

@@ -39,7 +39,10 @@ SELECT rel.release_id, rel.name, rel.withdrawn_at IS NULL AS live, rel.run_id, d
     CASE jsonb_typeof(run.params -> 'k') WHEN 'number' THEN (run.params -> 'k')::integer END AS k,
     rel.rows, rel.published_at, rel.published_by, rel.withdrawn_at, rel.withdrawn_by, rel.overlap, rel.overlap_reason, rel.readers, rel.bounds,
     rel.percent_left_out, round((run.metrics ->> 'longer_side_50_m')::numeric) AS longer_side_m,
-    dbanon_internal.find_count_error(rel.run_id) AS count_error
+    -- Of the last evaluation, in squares of 2 km or nearly, at a moment where rows hold at one.
+    (SELECT round(eva.value::numeric, 2) FROM dbanon.evaluations eva
+     WHERE eva.run_id = rel.run_id AND eva.name = 'count_error' AND eva.value IS NOT NULL
+     ORDER BY eva.evaluation_id DESC, abs(eva.side_m - 2000), eva.asked LIMIT 1) AS count_error
 FROM dbanon.release rel
 LEFT JOIN dbanon.run run ON run.run_id = rel.run_id
 LEFT JOIN dbanon.dataset dat ON dat.dataset_id = run.dataset_id;

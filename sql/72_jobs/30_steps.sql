@@ -74,9 +74,14 @@ BEGIN
     -- Locked, so that nobody steers the period meanwhile.
     SELECT jpe.* INTO open FROM dbanon.job_period jpe
         WHERE jpe.job_id = job.job_id AND jpe.state NOT IN ('done', 'skipped')
-            -- What waits for the policy, or a signature, would have to be computed again after the next load.
-            AND (job.on_held = 'stop' OR jpe.state <> 'held' OR jpe.sqlstate = 'DA025')
+            -- What waits for a signature would have to be computed again after the next load.
+            AND (job.on_held = 'stop' OR jpe.state <> 'held'
+                 OR (jpe.sqlstate = 'DA025' AND (SELECT fault.waits FROM dbanon_internal.find_policy_fault(jpe.run_id) fault) IS NOT FALSE))
         ORDER BY jpe.period LIMIT 1 FOR UPDATE;
+    IF open.state = 'held' AND open.sqlstate = 'DA025' AND (SELECT fault.text FROM dbanon_internal.find_policy_fault(open.run_id) fault) IS NULL THEN
+        UPDATE dbanon.job_period jpe SET state = 'publish', tries = 0, next_at = clock_timestamp(), sqlstate = NULL, error = NULL, finished_at = NULL
+            WHERE jpe.job_id = job.job_id AND jpe.period = open.period RETURNING jpe.* INTO open;
+    END IF;
     IF job.paused OR job.removed_at IS NOT NULL OR open.state = 'held' THEN
         RETURN NULL;
     ELSIF open.job_id IS NULL THEN
@@ -387,9 +392,9 @@ BEGIN
         -- Some figures are known only beside the other parts. An error undoes the publication, which nobody has seen yet.
         PERFORM dbanon_internal.demand_limits(job, step.run_id, part);
     END IF;
-    -- Without a try that failed, an error is a note of why the run was not measured.
+    -- A note of why the run was not measured stays.
     RETURN jsonb_build_object('state', 'retain', 'tries', 0, 'release_id', part)
-        || CASE WHEN step.tries > 0 THEN jsonb '{"error": null, "sqlstate": null}' ELSE '{}' END;
+        || CASE WHEN step.sqlstate IS DISTINCT FROM 'DA016' THEN jsonb '{"error": null, "sqlstate": null}' ELSE '{}' END;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.publish_period IS

@@ -33,7 +33,7 @@ def read_numbers(text: str) -> list[str]:
 def test_each_statement_answers_alone_as_the_page_says(publish: Callable[[str], str]) -> None:
     questions = asking.read_questions()
     assert [question.number for question in questions] == list(range(1, 20))
-    assert all(question.statement.count("\n") < 3 for question in questions)
+    assert all(question.statement.count("\n") < 9 for question in questions)
     url = publish("cabs_k5")
     truth = truths.read(url, [1])
     # Other releases take minutes to publish: `./dev bench benchmarks/analyst.py questions` asks them.
@@ -44,6 +44,28 @@ def test_each_statement_answers_alone_as_the_page_says(publish: Callable[[str], 
         for said, figures in ((question.said, asking.list_figures(rows)), (question.true, list(true))):
             assert len(read_numbers(said)) == len(figures), question
             assert all(map(is_near, read_numbers(said), figures)), (question, figures)
+
+
+@pytest.mark.parametrize(
+    ("program", "rows", "columns"),
+    [
+        ("grafana", 7, ["time", "at_least", "expected", "at_most"]),
+        ("metabase", 0, ["latitude", "longitude", "expected"]),
+        ("superset", 0, ["geojson", "expected"]),
+    ],
+)
+def test_a_statement_answers_with_the_times_that_its_program_writes(
+    publish: Callable[[str], str], program: str, rows: int, columns: list[str]
+) -> None:
+    [(_, block)] = pages.list_blocks(asking.PAGE, f"sql {program}")
+    with logins(publish("cabs_k5")) as login, psycopg.connect(login("dbanon_analyst"), autocommit=True) as analyst:
+        analyst.execute("SET TIME ZONE 'UTC'")
+        statement = pages.fill_in_times(block).strip().rstrip(";")  # a dataset of Superset stands within a SELECT
+        found = asking.ask(analyst, f"SELECT * FROM ({statement}) AS virtual_table")
+    assert [*found[0]] == columns
+    assert len(found) == rows or len(found) > 100 > rows
+    people = sum(row["expected"] for row in found) / (rows or 1)
+    assert 150 < people < 500
 
 
 def test_the_program_of_the_page_runs(publish: Callable[[str], str]) -> None:

@@ -74,9 +74,9 @@ def test_the_readme_shows_what_its_commands_print_and_what_is_true(readme: Sessi
         assert connection.execute(published).fetchall() == [("demo_k5", True), ("taxi_k5", False)]
 
     page = (pages.ROOT / README).read_text()
-    [(envelope, at)] = re.findall(r"(ST_MakeEnvelope\(.+?\)), at => '(.+?)'", page)
+    [(envelope, at)] = re.findall(r"(ST_MakeEnvelope\(.+?\)),\s+at => '(.+?)'", page)
     [(least, most)] = re.findall(r"^ +(\d+) \| +\d+ \| +(\d+)$", page, re.MULTILINE)
-    [said] = re.findall(r"Of the people published, (\d+) were there, of all (\d+)\.", page)
+    [said] = re.findall(r"Of the people published, (\d+) were there, .+? With those left out: (\d+)\.", page)
     true = f"""
         SELECT count(*) FILTER (WHERE published), count(*)
         FROM (SELECT DISTINCT ON (f.trajectory_id) f.position, EXISTS (
@@ -90,6 +90,14 @@ def test_the_readme_shows_what_its_commands_print_and_what_is_true(readme: Sessi
     with psycopg.connect(readme.url) as connection:
         assert connection.execute(true, {"at": at}).fetchone() == tuple(map(int, said))  # type: ignore[arg-type]
     assert int(least) <= int(said[0]) <= int(most)
+
+
+def test_who_may_use_it_is_what_it_costs() -> None:
+    page = (pages.ROOT / README).read_text()
+    assert "- counts in squares of 2 km may be off by a fifth" in page
+    [cells] = re.findall(r"^\| counts over ten minutes in 2 km off by ((?:\| \d+ % )+)", page, re.MULTILINE)
+    with_k_5 = [int(figure) for figure in re.findall(r"\d+", cells)][::2]
+    assert [round(figure / 20) for figure in with_k_5] == [1, 1]
 
 
 def test_the_readme_fits_its_length_and_opens_three_doors() -> None:

@@ -53,7 +53,7 @@ def list_statements(page: str) -> list[str]:
     return [
         statement
         for _, block in pages.list_blocks(page, *kinds)
-        for statement in block.split(";\n")
+        for statement in pages.fill_in_times(block).split(";\n")
         if statement.strip() and not statement.startswith("\\")
     ]
 

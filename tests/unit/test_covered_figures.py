@@ -30,8 +30,9 @@ TYPED = {
 COMPUTED = {
     "README.md": {
         r"^!\[": "acceptance/test_readme.py::test_the_text_of_the_picture_of_the_readme",
-        r"^Of the people published": "acceptance/test_readme.py::test_the_readme_shows_what_its_commands_print",
-        r"^A \[day of|^\| (half|longer|counts)": "acceptance/test_taxis.py::test_the_figures_of_taxis_are_those_that",
+        r"^(Of the people published|With those left)": "acceptance/test_readme.py::test_the_readme_shows_what",
+        r"^counts in squares": "acceptance/test_readme.py::test_who_may_use_it_is_what_it_costs",
+        r"^A \[day of|^\| (half|counts)": "acceptance/test_taxis.py::test_the_figures_of_taxis_are_those_that",
         r"^\| run and attack": "acceptance/test_taxis.py::test_the_seconds_of_the_readme_are_those_of_the_results",
         r"\(6 minutes\)": "unit/test_docs.py::test_the_readme_says_how_long_the_limits_take",
     },
@@ -212,3 +213,25 @@ def test_the_tables_of_near_copies_are_those_of_the_results() -> None:
     assert by_case.splitlines() == rows
     assert len(by_size.splitlines()) == 3
     assert set(by_size.splitlines()) <= set(lines)
+
+
+@pytest.mark.parametrize(
+    ("page", "heading", "results", "rows", "column"),
+    [
+        ("administrators/scale.md", "Seconds, memory and disk", ("results/plans.md", "RESULTS.md"), 9, 2),
+        ("understand/choose.md", "Choose `window_s`", ("results/tutorial.md",), 4, 3),
+        ("understand/comparison.md", "One attack", ("results/peers.md",), 7, 1),
+    ],
+)
+def test_a_table_of_costs_and_parameters_has_measured_figures(
+    page: str, heading: str, results: tuple[str, ...], rows: int, column: int
+) -> None:
+    """From this column on, all figures of a row stand together in stored results."""
+    section = (ROOT / "docs" / page).read_text().partition(f"\n## {heading}")[2].partition("\n## ")[0]
+    lines = re.findall(r"^\| .+", section, re.MULTILINE)[1:]
+    assert len(lines) == rows
+    pieces = [piece for name in results for kind in read_results(name) for piece in kind]
+    for line in lines:
+        figures = NUMBER.findall(" ".join(line.split(" | ")[column:]))
+        assert figures
+        assert any(has_all(piece, figures) for piece in pieces), line

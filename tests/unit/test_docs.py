@@ -307,3 +307,19 @@ def test_the_figures_that_help_to_choose_k_are_those_of_the_tested_pages() -> No
     *_, measured = re.findall(r"^2 km +at a moment +(\S+) % +(\S+) % to (\S+) %", study, re.MULTILINE)
     assert (k, share, side) == ("20", "99", "over 4 km")
     assert errors == [f"{float(figure):.0f}" for figure in measured]
+
+
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [
+        ("analysts/dashboards.md", ("Grafana", "Metabase", "Superset", "Notebooks", "sums")),
+        ("analysts/read-a-release.md", ("shape of a region",)),
+        ("administrators/load.md", ("speed", "occupancy", "vehicle type")),
+        ("administrators/scale.md", ("Seconds", "memory", "disk")),
+        ("reference/errors.md", ("Symptom", "cause")),
+        ("understand/choose.md", ("window_s", "instants", "step_s", "grid_m")),
+    ],
+)
+def test_what_people_searched_for_stands_in_a_heading(page: str, words: tuple[str, ...]) -> None:
+    headings = " ".join(re.findall(r"^#+ (.+)$", (ROOT / "docs" / page).read_text(), re.MULTILINE))
+    assert [word for word in words if word not in headings] == []

@@ -219,7 +219,7 @@ def find_answer(first: Release, then: Release) -> str:
     verdict = judge(replace(then), first)
     if not verdict.refused:
         return "yes" if verdict.smallest is None else f"yes: {verdict.smallest}"
-    return "no: stands alone" if first.stands_alone or then.stands_alone else f"no: {verdict.smallest}"
+    return "alone" if first.stands_alone or then.stands_alone else f"no: {verdict.smallest}"
 
 
 def test_the_page_shows_how_the_ten_people_are_judged_in_both_orders() -> None:

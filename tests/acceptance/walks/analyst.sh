@@ -5,41 +5,51 @@ psql "host=server dbname=geo user=anna"
 psql -AtX -v ON_ERROR_STOP=1 "host=server dbname=geo user=anna" <<'END'
 SELECT name, method, k, holds, since, until FROM published.releases;
 SELECT obj_description('published.city_k5'::regclass);
-SELECT column_name, type, meaning FROM published.columns WHERE name = 'city_k5' ORDER BY place;
+SELECT column_name, type, meaning FROM published.columns
+WHERE name = 'city_k5' ORDER BY place;
 END
 
 psql -AtX -v ON_ERROR_STOP=1 "host=server dbname=geo user=anna" <<'END'
-SELECT percentile_cont(ARRAY[0.5, 0.9]) WITHIN GROUP (ORDER BY
-    greatest(ST_XMax(region) - ST_XMin(region), ST_YMax(region) - ST_YMin(region))) AS longer_side_m FROM published.city_k5;
+SELECT percentile_cont(ARRAY[0.5, 0.9]) WITHIN GROUP (ORDER BY greatest(
+    ST_XMax(region) - ST_XMin(region),
+    ST_YMax(region) - ST_YMin(region))) AS longer_side_m
+FROM published.city_k5;
 END
 
 psql -AtX -v ON_ERROR_STOP=1 "host=server dbname=geo user=anna" <<'END'
-SELECT valid_from, sum(subjects) AS people FROM published.city_k5 GROUP BY valid_from ORDER BY valid_from LIMIT 3;
+SELECT valid_from, sum(subjects) AS people FROM published.city_k5
+GROUP BY valid_from ORDER BY valid_from LIMIT 3;
 SELECT sum(subjects) AS people FROM published.city_0810;
 END
 
 psql -AtX -v ON_ERROR_STOP=1 "host=server dbname=geo user=anna" <<'END'
-SELECT * FROM published.count_inside('published.city_k5', ST_MakeEnvelope(446000, 5888000, 446500, 5888500, 32632),
-                                     at => '2026-01-05 08:10:00Z');
+SELECT * FROM published.count_inside('published.city_k5',
+    ST_MakeEnvelope(446000, 5888000, 446500, 5888500, 32632),
+    at => '2026-01-05 08:10:00Z');
 END
 
 psql -AtX -v ON_ERROR_STOP=1 "host=server dbname=geo user=anna" <<'END'
-SELECT cloaked, crowd, count(*) AS rows, sum(subjects) AS people, count(DISTINCT region) AS regions
+SELECT cloaked, crowd, count(*) AS rows, sum(subjects) AS people,
+    count(DISTINCT region) AS regions
 FROM published.city_0810 GROUP BY cloaked, crowd ORDER BY cloaked;
 END
 
 psql -AtX -v ON_ERROR_STOP=1 "host=server dbname=geo user=anna" <<'END'
-SELECT ST_X(ST_Centroid(region)) AS x, ST_Y(ST_Centroid(region)) AS y FROM published.city_0810 WHERE NOT cloaked LIMIT 3;
+SELECT ST_X(ST_Centroid(region)) AS x, ST_Y(ST_Centroid(region)) AS y
+FROM published.city_0810 WHERE NOT cloaked LIMIT 3;
 END
 
 psql -AtX -v ON_ERROR_STOP=1 "host=server dbname=geo user=anna" <<'END'
-SELECT name, since, count(*) AS atoms, min(categories), percentile_disc(0.5) WITHIN GROUP (ORDER BY area_m2) AS median_m2, sum(pois) AS pois
+SELECT name, since, count(*) AS atoms, min(categories), sum(pois) AS pois,
+    percentile_disc(0.5) WITHIN GROUP (ORDER BY area_m2) AS median_m2
 FROM published.atoms GROUP BY name, since ORDER BY name, since;
 END
 
 psql -AtX -v ON_ERROR_STOP=1 "host=server dbname=geo user=anna" <<'END'
-SELECT substring(obj_description('published.city_k5'::regclass) FROM 'Left out: [^\n]*');
-SELECT since, until, percent FROM published.left_out WHERE name = 'city_k5' ORDER BY since;
+SELECT substring(
+    obj_description('published.city_k5'::regclass) FROM 'Left out: [^\n]*');
+SELECT since, until, percent FROM published.left_out
+WHERE name = 'city_k5' ORDER BY since;
 END
 
 psql -AtX -v ON_ERROR_STOP=1 "host=server dbname=geo user=anna" <<'END'
@@ -50,8 +60,10 @@ WHERE valid_from <= '2026-01-05 08:10:30Z' AND valid_to > '2026-01-05 08:10:30Z'
 END
 
 psql -AtX -v ON_ERROR_STOP=1 "host=server dbname=geo user=anna" <<'END'
-SELECT name, since, until, k, rows, percent_left_out, places_changed FROM published.parts ORDER BY name, since;
-SELECT count(*) FROM published.city_k5 WHERE valid_from >= '2026-01-05 08:00Z' AND valid_from < '2026-01-05 09:00Z';
+SELECT name, since, until, k, rows, percent_left_out, places_changed
+FROM published.parts ORDER BY name, since;
+SELECT count(*) FROM published.city_k5
+WHERE valid_from >= '2026-01-05 08:00Z' AND valid_from < '2026-01-05 09:00Z';
 END
 
 export DBANON_DSN=postgresql://anna@server/geo
