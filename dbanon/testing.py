@@ -234,9 +234,10 @@ def dbanon_server(request: "pytest.FixtureRequest") -> "Iterator[Target]":
     """Server of the session, as `Target`; see `running_server`."""
     address = getattr(request.config, "workerinput", {}).get("dbanon_server")
     with _borrow_server(address) if address else running_server() as target:
-        reporter = request.config.pluginmanager.get_plugin("terminalreporter")
-        if reporter is not None:
-            reporter.write_line(f"\ndbanon: tests run on {target.label}")
+        reporter, capture = map(request.config.pluginmanager.get_plugin, ("terminalreporter", "capturemanager"))
+        if reporter is not None and capture is not None:  # as in the one process that a user sees
+            with capture.global_and_fixture_disabled():  # or pytest would keep the line for a test that fails
+                reporter.write_line(f"\ndbanon: tests run on {target.label}")
         yield target
 
 

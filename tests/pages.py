@@ -21,6 +21,21 @@ def split(text: str) -> list[tuple[str, str]]:
     return [(kind, re.sub(f"^{indent}", "", block, flags=re.MULTILINE)) for indent, kind, block in _BLOCK.findall(text)]
 
 
+def split_walk(walk: str) -> dict[str, list[tuple[str, str]]]:
+    """Give the blocks of a walk by the page that they are taken from."""
+    parts = re.split(r"^## (.+)\n", (ROOT / walk).read_text(), flags=re.MULTILINE)[1:]
+    return {page: split(text) for page, text in zip(parts[::2], parts[1::2], strict=True)}
+
+
+def list_commands(blocks: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Give each command of some blocks with the kind of its block."""
+    return [
+        (kind, command)
+        for kind, block in blocks
+        for command in ([command for command, _ in split_typed(block)] if kind == "console" else [block])
+    ]
+
+
 def fill_in_times(statement: str) -> str:
     """Write a range of time into a statement, as Grafana, Metabase and Superset do in their own ways."""
     since, until = "2008-06-04T16:00:00Z", "2008-06-04T17:00:00Z"

@@ -24,7 +24,7 @@ class Task(NamedTuple):
 TASKS = (
     Task("Read releases, ask questions of them, write files, and pages for analysts", "", "export",
          ("view published.releases S",)),
-    Task("See every release and run, write pages of them and compare them", "release_card run_card",
+    Task("See every release and run, write pages of releases and compare them", "release_card run_card",
          "releases card runs report compare", ("view dbanon.releases S", "view dbanon.runs S")),
     Task("See datasets, loads, jobs, workers and what is wrong", "", "datasets check job-list",
          ("view dbanon.datasets S", "table dbanon.load S", "view dbanon.jobs S", "view dbanon.health S")),
@@ -32,6 +32,8 @@ TASKS = (
          ("view dbanon.methods S", "table dbanon.trajectory S")),
     Task("Read the private data that were loaded", "", "",
          tuple(f"table dbanon.{one} S" for one in ("trajectory", "request", "site", "poi", "cell"))),
+    Task("Write pages of runs, with the roles of an operator and a worker together", "", "",
+         ("view dbanon.cloak S", "view published.releases S")),
     Task("Read rejected rows", "", "", ("table dbanon.quarantine S",)),
     Task("Read the audit", "", "", ("table dbanon.audit S",)),
     Task("Read which people are hidden together", "", "", ("table dbanon.membership S", "table dbanon.record S")),

@@ -80,7 +80,8 @@ class Field:
         """Raise `ParameterError` if a value is of another type, outside the limits, or none of the choices."""
         option, name = self.option, f"--{self.name.replace('_', '-')}"
         if not _is_of_type(value, self.type):
-            must = inspect.formatannotation(self.type)
+            must = re.sub(r"[\w.]*Mapping\[.*?\]", "a mapping or table", inspect.formatannotation(self.type))
+            must = must.replace(" | ", " or ")
             raise ParameterError(f"The option {self.name} must be {must}. Got {type(value).__name__} instead.")
         if value is None:
             return

@@ -64,7 +64,7 @@ def test_a_missing_or_unknown_keyword_is_named(given: dict[str, Any], about: str
         ({"speed": "2"}, "speed must be float. Got str "),
         ({"speed": True}, "speed must be float. Got bool "),
         ({"speed": None}, "speed must be float. Got NoneType "),
-        ({"by": "ab"}, r"by must be collections.abc.Sequence\[str\] . None. Got str "),
+        ({"by": "ab"}, r"by must be collections.abc.Sequence\[str\] or None. Got str "),
         ({"by": [5]}, "Got list "),
         ({"mode": 1}, "Got int "),
         ({"shoes": 1}, r"shoes must be Optional\[.*\]. Got int "),

@@ -25,29 +25,14 @@ MAX_WORDS = 3100  # a quarter of an hour
 UNSYNCED = {"fsync": "off"}
 
 
-def list_steps() -> dict[str, list[tuple[str, str]]]:
-    """Give the blocks of the walk by the page that they are taken from."""
-    parts = re.split(r"^## (.+)\n", (pages.ROOT / WALK).read_text(), flags=re.MULTILINE)[1:]
-    return {page: pages.split(text) for page, text in zip(parts[::2], parts[1::2], strict=True)}
-
-
-def list_commands(blocks: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Give each command of the blocks with the kind of its block."""
-    return [
-        (kind, command)
-        for kind, block in blocks
-        for command in ([command for command, _ in pages.split_typed(block)] if kind == "console" else [block])
-    ]
-
-
-@pytest.mark.parametrize("page", list_steps())
+@pytest.mark.parametrize("page", pages.split_walk(WALK))
 def test_each_command_of_the_walk_stands_on_the_page_that_it_names(page: str) -> None:
     there = pages.list_blocks(page, "sh pip") if page == INSTALL else pages.split((pages.ROOT / page).read_text())
-    assert list_commands(list_steps()[page]) == list_commands(there)
+    assert pages.list_commands(pages.split_walk(WALK)[page]) == pages.list_commands(there)
 
 
 def test_the_pages_before_the_first_release_of_an_own_table_are_short() -> None:
-    assert sum(len((pages.ROOT / page).read_text().split()) for page in list_steps()) <= MAX_WORDS
+    assert sum(len((pages.ROOT / page).read_text().split()) for page in pages.split_walk(WALK)) <= MAX_WORDS
 
 
 @pytest.fixture
@@ -120,7 +105,7 @@ class OwnServer:
 
     def set_up_and_release(self) -> None:
         """Type the blocks of the page; those after the worker's while it is up."""
-        blocks = list_steps()[SET_UP]
+        blocks = pages.split_walk(WALK)[SET_UP]
         worker = [kind for kind, _ in blocks].index("sh worker")
         for kind, text in blocks[:worker]:
             assert kind in ("sh", "sql superuser")
