@@ -63,7 +63,7 @@ BEGIN
                    run.run_id, says.window_s, policy.longest_window_s), other, false),
         (5, policy.largest_error IS NULL OR found.error IS NOT NULL,
             format('A run must be measured to be published, since the policy limits its error. Run %s was not.', run.run_id),
-            format('Measure it: `dbanon evaluate %s`.', run.run_id), true),
+            format('Have it measured: dbanon evaluate %s.', run.run_id), true),
         (6, policy.largest_error IS NULL OR found.error <= policy.largest_error,
             format('A run must have counts as good as the policy asks to be published. In squares of %s m those of run %s have an error of %s, '
                    'and may have one of %s.', found.side_m, run.run_id, round(found.error::numeric, 3), policy.largest_error), other, false),
@@ -147,7 +147,7 @@ BEGIN
     IF run.status <> 'verified' OR verdict.passed IS NOT TRUE OR encode(verdict.digest, 'hex') IS DISTINCT FROM lower(sign_run.digest) THEN
         RAISE EXCEPTION 'A signature must be of the digest that passed the latest verification. That of run % is another.', run.run_id
             USING ERRCODE = 'DA005', DETAIL = 'Its rows may have changed, and were verified again, since its page was made.',
-                  HINT = format('Have its page made again, and read it: `dbanon report %s`.', run.run_id);
+                  HINT = format('Have its page made again, and read it: dbanon report %s.', run.run_id);
     END IF;
     INSERT INTO dbanon.signature (run_id, digest) VALUES (run.run_id, verdict.digest) ON CONFLICT DO NOTHING;
     IF FOUND THEN

@@ -219,7 +219,7 @@ def test_a_run_that_publishes_says_it_in_one_sentence(run: int, connection: psyc
     demand_named(str(refused.value), 6)
 
 
-@tries("Measure it: `dbanon evaluate", "Make a run that it allows: CALL")
+@tries("Make a run that it allows: CALL")
 def test_what_a_refusal_proposes_lets_the_run_be_published(connection: psycopg.Connection, database: str) -> None:
     load(database, "create", (1, 9, 0, 31))
     with dbanon.connect(database) as one:
@@ -227,7 +227,7 @@ def test_what_a_refusal_proposes_lets_the_run_be_published(connection: psycopg.C
         run_id = one.run("kte", dataset="gps", params={"k": 2}).run_id
     set_policy(connection, largest_error=9)
     words = refuse(connection, f"SELECT dbanon.publish({run_id}, 'gps')", "DA025")
-    [command] = re.findall("`dbanon ([^`]*)`", words)
+    [command] = re.findall(r"(?:measured|it): dbanon (.*)\.", words)
     assert call(database, *command.split(), "--queries", "100").code == 0
     connection.execute(f"SELECT dbanon.publish({run_id}, 'gps')")  # type: ignore[call-overload]
     set_policy(connection, least_k=3)
@@ -245,7 +245,7 @@ def test_what_a_refusal_proposes_lets_the_run_be_published(connection: psycopg.C
 
 @tries(
     "sign the digest on its page: SELECT dbanon.sign_run(", "lets one in: GRANT <role> TO <login>",
-    "Publish without signing: SELECT dbanon.publish", "read it: `dbanon report",
+    "Publish without signing: SELECT dbanon.publish",
 )  # fmt: skip
 def test_what_is_proposed_to_who_cannot_sign(
     *, run: int, connection: psycopg.Connection, database: str, officers: str, login: Login
@@ -263,7 +263,7 @@ def test_what_is_proposed_to_who_cannot_sign(
         [let_in] = find_statements(refuse(one, statement.replace("...", "'00'"), "DA014"), "GRANT")
         connection.execute(let_in.replace("<role>", officers).replace("<login>", one.info.user))  # type: ignore[call-overload]
         words = refuse(one, statement.replace("...", "'00'"), "DA005")
-        assert re.findall("`dbanon ([^`]*)`", words) == ["report 1"]
+        assert re.findall(r"(?:measured|it): dbanon (.*)\.", words) == ["report 1"]
         one.execute(statement.replace("...", f"'{read_value(connection, DIGEST)}'"))  # type: ignore[call-overload]
     connection.execute(PUBLISH)
 

@@ -61,7 +61,7 @@ def make_card() -> dict[str, Any]:
         },
         "percent_left_out": 29, "paper": None, "readers": None, "program_version": "1", "versions": {}, "parts": [],
         "published_at": HOUR[1], "published_by": "op", "box": None, "withdrawn_at": None, "withdrawn_by": None,
-        "overlap_reason": None, "overlap": {
+        "overlap_reason": None, "policy": None, "overlap": {
             "relation": "same", "within_a_day": {"shown_here": secret("people whom another release shows")},
             "copies": [secret("a person")],
         },
