@@ -32,7 +32,6 @@ SUBJECTS_SUM = Condition(
     broken_by="groups",
     remedy="The method must state fewer people.",
     plain="The column `subjects` may be added up over the rows of one time: no person is counted twice.",
-    test="singling out",
 )
 CLAUSES = (ONE_GROUP, SUBJECTS_SUM)
 _ROWS_PER_PART = 1 << 20

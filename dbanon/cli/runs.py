@@ -69,17 +69,20 @@ def list_methods(
 Method = Annotated[str, typer.Argument(help="The method. See 'dbanon methods'.")]
 
 
+def _end(result: Any) -> None:
+    from dbanon.cli import report
+
+    show(lambda: report.format_run(result), lambda: report.make_run_json(result))
+    say(result.notices)
+    result.require_verified()
+
+
 @app.command(epilog=GLOBAL_EPILOG)
 @add_options(publishing.Running)
 def run(method: Method, **options: Any) -> None:
     """Compute cloaks, write them, attack them, and publish them if asked to."""
-    from dbanon.cli import report
-
     with open_database() as database:
-        result = database.run(method, **options)
-    show(lambda: report.format_run(result), lambda: report.make_run_json(result))
-    say(result.notices)
-    result.require_verified()
+        _end(database.run(method, **options))
 
 
 @app.command(epilog=GLOBAL_EPILOG)
@@ -195,13 +198,8 @@ def plan(
 @add_options(Reading)
 def verify(run_id: RunId, **options: Any) -> None:
     """Attack the stored rows of a run again."""
-    from dbanon.cli import report
-
     with open_database() as database:
-        result = database.verify(run_id, **options)
-    show(lambda: report.format_run(result), lambda: report.make_run_json(result))
-    say(result.notices)
-    result.require_verified()
+        _end(database.verify(run_id, **options))
 
 
 @app.command(epilog=GLOBAL_EPILOG)

@@ -1,7 +1,6 @@
 """Says what is known of a release: tests and clauses, cards for the file, what may be asked, how it was made."""
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
 from markupsafe import Markup
@@ -192,19 +191,11 @@ class Told(Blocks):
     def list_policy(self) -> list[Markup]:
         """Say what the policy asks of the run, and who signed it; nothing where it asks for nothing."""
         policy = self.record.policy or {}
-        asked = [
-            name.removesuffix("_s").replace("_", " ")
-            + f" {', '.join(one) if isinstance(one, list) else one}{' s' if name.endswith('_s') else ''}"
-            for name, one in policy.items()
-            if name != "signed"
-        ]
-        signed = [
-            f"{one['login']} ({words.format_moment(localise(datetime.fromisoformat(one['at']), self.zone))})"
-            for one in policy.get("signed", ())
-        ]
-        texts = {"Policy": asked, "Signed by": signed or ["nobody yet"] * ("signatures" in policy)}
-        return [Markup("<b>{}:</b> {}.").format(head, layout.isolate("; ".join(said)))
-                for head, said in texts.items() if said]  # fmt: skip
+        signed = [one["login"] for one in policy.get("signed", ())] or ["nobody yet"] * ("signatures" in policy)
+        texts = {"methods": ", ".join(policy.get("methods", ())), "signed": None}  # not as lists
+        asked = words.format_settings({name.replace("_", " "): texts.get(name, policy[name]) for name in policy})
+        return [Markup("<b>{}:</b> {}.").format(head, layout.isolate(said))
+                for head, said in (("Policy", asked), ("Signed by", ", ".join(signed))) if said]  # fmt: skip
 
     def describe_overlap(self) -> Markup:
         """Say what it was held against."""

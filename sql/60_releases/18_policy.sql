@@ -94,8 +94,7 @@ COMMENT ON FUNCTION dbanon_internal.demand_policy IS 'Refuses a run that the pol
 CREATE OR REPLACE FUNCTION dbanon_internal.grant_signing(role text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    EXECUTE format('GRANT USAGE ON SCHEMA dbanon TO %I', role);
-    EXECUTE format('GRANT EXECUTE ON FUNCTION dbanon.sign_run(bigint, text) TO %I', role);
+    EXECUTE format('GRANT USAGE ON SCHEMA dbanon TO %1$I; GRANT EXECUTE ON FUNCTION dbanon.sign_run(bigint, text) TO %1$I', role);
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.grant_signing IS 'Lets members of a role call dbanon.sign_run, which refuses all but those whom the policy names.';
@@ -112,12 +111,10 @@ BEGIN
             USING ERRCODE = 'DA011', DETAIL = 'Column signers of dbanon.policy.', HINT = format('CREATE ROLE %I NOLOGIN;', NEW.signers);
     END IF;
     IF OLD.signers <> coalesce(NEW.signers, '') AND EXISTS (SELECT FROM pg_roles rol WHERE rol.rolname = OLD.signers) THEN
-        EXECUTE format('REVOKE EXECUTE ON FUNCTION dbanon.sign_run(bigint, text) FROM %I', OLD.signers);
-        EXECUTE format('REVOKE USAGE ON SCHEMA dbanon FROM %I', OLD.signers);
+        EXECUTE format('REVOKE EXECUTE ON FUNCTION dbanon.sign_run(bigint, text) FROM %1$I; REVOKE USAGE ON SCHEMA dbanon FROM %1$I', OLD.signers);
     END IF;
     PERFORM dbanon_internal.grant_signing(NEW.signers);
-    INSERT INTO dbanon.audit (action, detail)
-        VALUES ('change_policy', coalesce(to_jsonb(NEW), '{}') - 'one' || jsonb_build_object('was', to_jsonb(OLD) - 'one'));
+    INSERT INTO dbanon.audit (action, detail) VALUES ('change_policy', coalesce(to_jsonb(NEW), '{}') - 'one' || jsonb_build_object('was', to_jsonb(OLD) - 'one'));
     RETURN NULL;
 END
 $$;
@@ -135,8 +132,7 @@ BEGIN
             USING ERRCODE = 'DA013', DETAIL = 'Column signatures of dbanon.policy.', HINT = 'Publish without signing: SELECT dbanon.publish(...).';
     END IF;
     IF NOT dbanon_internal.may_sign(session_user, sign_run.run_id) THEN
-        RAISE EXCEPTION 'A run must be signed by a member of role % who did not submit it and is no superuser. % is none such.',
-                quote_ident(policy.signers), quote_ident(session_user)
+        RAISE EXCEPTION 'A run must be signed by a member of role % who did not submit it and is no superuser. % is none such.', quote_ident(policy.signers), quote_ident(session_user)
             USING ERRCODE = 'DA014', DETAIL = 'Table dbanon.policy names the role.',
                   HINT = 'Have another login sign it. An administrator lets one in: GRANT <role> TO <login>;';
     END IF;

@@ -296,7 +296,6 @@ DECLARE
     groups_sum numeric;
     overlap jsonb;
     few jsonb;
-    policy jsonb;
     allowed boolean;
     copied record;
     chosen text[];
@@ -363,7 +362,6 @@ BEGIN
         RAISE NOTICE 'There was nothing to allow, so the reason is not recorded.';
     END IF;
     PERFORM dbanon_internal.demand_free_name(publish.name, publish.replace, publish.grow);
-    policy := dbanon_internal.demand_policy(publish.run_id, checked.digest);  -- it may have changed meanwhile
     chosen := dbanon_internal.choose_readers(publish.name, publish.replace OR publish.grow, publish.readers);
     few := dbanon_internal.count_few_over_parts(publish.run_id, new_release, publish.name);
     overlap := overlap || CASE WHEN publish.grow OR few ->> 'requests_of_few_over_parts' <> '0' THEN few ELSE '{}' END;
@@ -396,7 +394,8 @@ BEGIN
                     CASE WHEN publish.grow THEN dbanon_internal.join_series(publish.run_id, publish.name, part.bounds, chosen, new_release) END,
                     part.bounds, part.prefix, CASE WHEN publish.grow THEN dbanon_internal.compute_places_digest(publish.run_id) END,
                     copied.longest_s, dbanon_internal.compute_guest_presence(publish.run_id), dbanon_internal.count_people(publish.run_id, new_release),
-                    dbanon_internal.find_last_verification(publish.run_id), dbanon_internal.find_interval_factor(publish.run_id), policy);
+                    dbanon_internal.find_last_verification(publish.run_id), dbanon_internal.find_interval_factor(publish.run_id),
+                    dbanon_internal.demand_policy(publish.run_id, checked.digest));  -- again: it may have changed meanwhile
         -- Last: from here to the end of the transaction analysts wait for the view.
         PERFORM dbanon_internal.show_release(new_release, publish.name, old_release, publish.end_readers);
     EXCEPTION WHEN duplicate_table OR duplicate_object OR unique_violation THEN  -- another session took the name meanwhile

@@ -246,8 +246,7 @@ LANGUAGE sql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT SET search_path =
         (2, job.held > 0, format('Job %s: %s held.', job.name, dbanon_internal.format_quantity(job.held, 'period is', 'periods are')),
          (SELECT min(jru.finished_at) FROM dbanon.job_runs jru WHERE jru.name = job.name AND jru.state = 'held'),
          CASE WHEN EXISTS (SELECT FROM dbanon.job_runs jru WHERE jru.name = job.name AND jru.state = 'held' AND jru.sqlstate = 'DA025')
-              -- Another run would need other signatures.
-              THEN 'See what the policy asks: SELECT error FROM dbanon.job_runs WHERE state = ''held'''
+              THEN 'See what the policy asks: SELECT error FROM dbanon.job_runs WHERE state = ''held'''  -- another run needs other signatures
               ELSE format('See why, then retry or skip: SELECT dbanon.steer_job(%L, ''retry'')', job.name) END),
         -- A session of the owner that is at work on another job comes to this one afterwards.
         (2, job.state NOT IN ('orphaned', 'paused') AND greatest(job.looked_at, job.next_at) < now() - interval '5 minutes'

@@ -11,7 +11,6 @@ CLAUSES = (
         name="period",
         must="Every period must be whole slots of the run's grid, and lie within one epoch or, "
         "in its record's, window where the run has any",
-        broken_by="rows",
         plain="Every row lasts whole slots of time, so no odd second distinguishes one person's row.",
     ),
     make_region_clause("one rectangle of whole cells of the run's grid"),
@@ -28,7 +27,6 @@ CLAUSES = (
     Condition(
         name="crowd",
         must="The columns that count people must be true",
-        broken_by="rows",
         plain="Every row states truly among how many people it hides a person, and for how many it stands.",
     ),
     Condition(
@@ -46,7 +44,6 @@ CLAUSES = (
     Condition(
         name="truth",
         must="Every row must hold a real sample of each of its record's people",
-        broken_by="rows",
         plain="Each person of a row was in its region in its period: no row is made up.",
     ),
     Condition(
@@ -100,7 +97,6 @@ CLAUSES = (
     Condition(
         name="order",
         must="The rows of a record must come one after the other in time",
-        broken_by="rows",
         plain="A record is in one place at a time, so no two of its rows can be compared.",
         test="linkability",
     ),

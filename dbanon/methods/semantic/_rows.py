@@ -126,7 +126,6 @@ def prepare(params: Parameters, algorithm: str) -> None:
         pois=np.stack([1 + number % 3, 1 + number // side], axis=1),
         neighbours=np.concatenate([np.stack([right, right + 1], axis=1), np.stack([up, up + side], axis=1)]),
         fix_cell=(np.repeat(np.arange(people) * 3, fixes) + np.tile(np.arange(fixes), people)) % (side * side),
-        overlap_m2=0.0,
     )
     data = Trajectories(
         trajectory_id=np.arange(people), subject=np.arange(people), offset=np.arange(people + 1) * fixes,
