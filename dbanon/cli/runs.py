@@ -12,6 +12,7 @@ from dbanon.cli._options import add_options
 from dbanon.cli._shared import GLOBAL_EPILOG, Dataset, DryRun, app, everywhere, open_database, open_to_try, say, show
 from dbanon.options import evaluating, make_record, publishing
 from dbanon.options.reading import Reading
+from dbanon.results.described import Described
 
 if TYPE_CHECKING:
     pass
@@ -292,7 +293,9 @@ def card(
     with open_database() as database:
         described = database.card(name)
     if json_ld or publisher or url:
-        print(report.format_json(described.to_json_ld(publisher, url)))
+        from dbanon.pages import dcat
+
+        print(report.format_json(dcat.make_document(Described.from_card(described), publisher, url)))
     else:
         show(lambda: report.format_card(described), lambda: described)
 

@@ -13,10 +13,10 @@ from psycopg.rows import dict_row
 
 from dbanon.base.errors import ParameterError
 from dbanon.options.publishing import Publishing
-from dbanon.pages import dcat, notebook
+from dbanon.pages import notebook
 from dbanon.postgres.connection import Connection, collect_notices, fetch_value, find_postgis_schema, translate_errors
 from dbanon.releases import published
-from dbanon.results.described import Described, read_clause
+from dbanon.results.described import read_clause
 
 
 def demand_publishable(connection: Connection, name: str, options: Publishing) -> None:
@@ -96,10 +96,6 @@ class Card(dict[str, Any]):
         title = f"Release published.{self['release']}{'' if self['live'] else ', withdrawn'}"
         clauses = [read_clause(one) for one in self["attack"]["clauses"] or ()]
         return notebook.make_view(title, clauses, {name: self[name] for name in ("promise", "k", "rows")})
-
-    def to_json_ld(self, publisher: str | None = None, url: str | None = None) -> dict[str, Any]:
-        """Describe the release for catalogues, as ``dbanon card --json-ld`` does."""
-        return dcat.make_document(Described.from_card(self), publisher, url)
 
 
 def read_card(connection: Connection, name: str) -> Card:

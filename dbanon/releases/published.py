@@ -13,9 +13,7 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import dict_row
 
-from dbanon.attacks import import_attacker, overlapping_records
 from dbanon.base.errors import ParameterError, choose_one
-from dbanon.methods import METHODS
 from dbanon.postgres.connection import Connection, fetch_value, find_postgis_schema, make_sql, translate_errors
 from dbanon.results.described import ClauseFound, Described, LeftOut, Part
 
@@ -146,6 +144,9 @@ def lock(connection: Connection, name: str) -> sql.Identifier:
 
 def describe(connection: Connection, name: str) -> tuple[Described, dict[str, Any], list[dict[str, Any]]] | None:
     """Make the record of a release as its readers know it; returns its lines in published.releases and parts, too."""
+    from dbanon.attacks import import_attacker, overlapping_records
+    from dbanon.methods import METHODS  # with NumPy
+
     own = find_postgis_schema(connection)
     with connection.cursor(row_factory=dict_row) as cursor:
         view = cursor.execute(sql.SQL(_LINE_QUERY).format(postgis=sql.Identifier(own)), [name]).fetchone()

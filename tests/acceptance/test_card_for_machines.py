@@ -20,6 +20,7 @@ from dbanon.methods import METHODS
 from dbanon.pages import dcat
 from dbanon.pages.words import insert_k
 from dbanon.postgres.server import Target
+from dbanon.results.described import Described
 from dbanon.testing import cloned_database, logins
 from tests.acceptance.commands import call, demand_done, read_json
 
@@ -168,7 +169,7 @@ def test_no_term_is_invented_under_the_names_of_others(card: dict[str, Any]) -> 
 def test_a_card_says_how_the_release_was_made_and_what_is_left_open(card: dict[str, Any], city: str) -> None:
     with open_database(city) as database:
         known = database.card("city_k5")
-        assert database.card("city_k5").to_json_ld("City of Graz", "https://example.org/graz") == card
+        assert dcat.make_document(Described.from_card(database.card("city_k5")), *WHO[1::2]) == card
     said = set(list_leaves(card))
     values = [value for value in known["parameters"].values() if not isinstance(value, list | dict)]
     assert {str(value) for value in values if value is not None} <= said
@@ -184,7 +185,7 @@ def test_measured_errors_are_on_the_card_with_their_intervals(city: str) -> None
     with open_database(city) as database:
         measured = database.card("city_k5")
     measured["evaluation"] = {"figures": [figure, {"name": "usable_resolution_m", "value": "Infinity"}]}
-    listed = measured.to_json_ld("x")["dqv:hasQualityMeasurement"]
+    listed = dcat.make_document(Described.from_card(measured), "x")["dqv:hasQualityMeasurement"]
     found = {one["dqv:isMeasurementOf"]["@id"]: (one["dqv:value"], one["dct:description"]) for one in listed}
     assert found["urn:dbanon:figure:count_error:500.0:moment"] == (0.23, "90 % interval: 0.2 to 0.3")
     assert found["urn:dbanon:figure:usable_resolution_m"] == ("Infinity", None)
@@ -201,7 +202,7 @@ def test_a_card_of_a_withdrawn_release_says_so_and_names_no_login_run_or_dataset
             database.publish(city_template[1], "shown")
             database.unpublish("shown")
             known = database.card("shown")
-        document = known.to_json_ld()
+        document = dcat.make_document(Described.from_card(known))
     assert known["published_by"] != known["dataset"] == "fleet_of_graz"
     assert "WITHDRAWN" in document["dcat:distribution"]["adms:status"]["@id"]
     said = json.dumps({**document, "@context": None})
@@ -273,6 +274,6 @@ def test_a_file_has_nothing_private_in_it(
 def test_a_file_of_a_family_that_the_program_does_not_know_has_no_card(
     anna: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dbanon.releases.published.METHODS", {})
+    monkeypatch.setattr("dbanon.methods.METHODS", {})
     demand_done(call(anna, "export", "city_k5", str(tmp_path / "it.parquet")))
     assert b"dcat" not in pq.read_schema(tmp_path / "it.parquet").metadata
