@@ -662,14 +662,14 @@ COMMENT ON COLUMN dbanon.job_runs.changed_at IS 'When a step ended last.';
 COMMENT ON COLUMN dbanon.job_runs.finished_at IS 'When it ended.';
 COMMENT ON COLUMN dbanon.job_runs.read_dsn IS 'The replica from which a worker reads the data of its run, by the name of a service. Null where the worker chooses.';
 
-COMMENT ON TABLE dbanon.policy IS 'What may be published from this database, in one row that only members of @admin@ change: UPDATE dbanon.policy SET least_k = 5; A null column allows everything. What is published already stays.';
+COMMENT ON TABLE dbanon.policy IS 'What may be published from this database, in one row. Only members of @admin@ change it: UPDATE dbanon.policy SET least_k = 5; A null column allows everything. What is published already stays.';
 COMMENT ON COLUMN dbanon.policy.one IS 'Key: always true.';
 COMMENT ON COLUMN dbanon.policy.methods IS 'The methods that may be used.';
 COMMENT ON COLUMN dbanon.policy.least_k IS 'The least k of a run.';
 COMMENT ON COLUMN dbanon.policy.longest_window_s IS 'How many seconds the records of a person may last at most, in windows or in all. A day may have 90,000.';
 COMMENT ON COLUMN dbanon.policy.largest_error IS 'How far counts in squares of 2 km, or nearly, may be off, as a share: the worst that `dbanon evaluate` found. A run that it did not measure is refused.';
 COMMENT ON COLUMN dbanon.policy.signers IS 'The role whose members sign runs with dbanon.sign_run.';
-COMMENT ON COLUMN dbanon.policy.signatures IS 'How many logins must sign a run. Who submitted it is none of them.';
+COMMENT ON COLUMN dbanon.policy.signatures IS 'How many logins must sign a run. The login that submitted it does not count.';
 COMMENT ON TABLE dbanon.signature IS 'Who signed which rows of a run with dbanon.sign_run.';
 COMMENT ON COLUMN dbanon.signature.run_id IS 'The run.';
 COMMENT ON COLUMN dbanon.signature.digest IS 'The digest of the rows that were attacked.';

@@ -2,7 +2,7 @@
 
 CREATE OR REPLACE FUNCTION dbanon_internal.may_sign(login name, run_id bigint) RETURNS boolean
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
-    -- Superusers are members of every role, and from PostgreSQL 16 on whoever made a role is one that may not become it.
+    -- Superusers are members of every role. From PostgreSQL 16 on, the login that made a role is a member that may not become it.
     SELECT EXISTS (
         SELECT FROM ONLY dbanon.policy pol JOIN pg_roles rol ON rol.rolname = pol.signers
         JOIN pg_roles signer ON signer.rolname = may_sign.login AND NOT signer.rolsuper
@@ -59,7 +59,7 @@ BEGIN
             format('A run must have a k that the policy allows to be published. That of run %s is %s, and must be %s or more.',
                    run.run_id, run.params ->> 'k', policy.least_k), other, false),
         (4, policy.longest_window_s IS NULL OR says.window_s <= policy.longest_window_s,
-            format('A run must have records as short as the policy asks to be published. Those of run %s last %s s, and may last %s s.',
+            format('A run must have records as short as the policy asks to be published. Those of run %s last %s s, and the policy allows %s s.',
                    run.run_id, says.window_s, policy.longest_window_s), other, false),
         (5, policy.largest_error IS NULL OR found.error IS NOT NULL,
             format('A run must be measured to be published, since the policy limits its error. Run %s was not.', run.run_id),

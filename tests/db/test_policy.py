@@ -498,3 +498,12 @@ def test_card_and_page_show_what_was_asked_and_who_signed(
     for shown in ("least k", officers, signed["login"]):
         assert shown in page
         assert shown in card
+
+
+def test_a_finished_night_keeps_no_error_that_was_overcome(connection: psycopg.Connection, database: str) -> None:
+    """Another session held the dataset at the first try, which does not count as one."""
+    connection.execute(NIGHTS + ")")
+    work(database, "publish")
+    connection.execute("UPDATE dbanon.job_period SET sqlstate = 'DA013', error = 'held' WHERE state = 'publish'")
+    work(database)
+    assert connection.execute(ENDED).fetchall() == [("done", None, None)] * 2
