@@ -90,6 +90,15 @@ BEGIN ATOMIC
 END;
 COMMENT ON FUNCTION dbanon_internal.find_last_verification IS 'The number of the last attack on a run, NULL if there was none.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.find_verdict(run_id bigint) RETURNS dbanon.verification
+LANGUAGE sql STABLE PARALLEL SAFE STRICT SET search_path = pg_catalog, pg_temp AS $$
+    -- Of others nothing follows: a worker may write verdicts under any name.
+    SELECT ver FROM ONLY dbanon.verification ver JOIN ONLY dbanon.run run ON run.run_id = ver.run_id
+    JOIN ONLY dbanon.method met ON met.name = run.method AND met.attack = ver.attack
+    WHERE ver.run_id = find_verdict.run_id ORDER BY ver.verification_id DESC LIMIT 1
+$$;
+COMMENT ON FUNCTION dbanon_internal.find_verdict IS 'The latest verdict of the attack of a run''s method, which alone decides on publication; null if there is none.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.compute_guest_presence(run_id bigint) RETURNS double precision
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
     -- Of fewer than k people, the exact share would tell of each.

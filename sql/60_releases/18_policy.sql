@@ -28,10 +28,7 @@ CREATE OR REPLACE FUNCTION dbanon_internal.find_policy_fault(
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     policy CONSTANT dbanon.policy := (SELECT pol FROM ONLY dbanon.policy pol);
-    of_rows CONSTANT bytea := coalesce(find_policy_fault.digest, (
-        SELECT ver.digest FROM ONLY dbanon.verification ver JOIN ONLY dbanon.run run ON run.run_id = ver.run_id
-        JOIN ONLY dbanon.method met ON met.name = run.method AND met.attack = ver.attack
-        WHERE ver.run_id = find_policy_fault.run_id ORDER BY ver.verification_id DESC LIMIT 1));
+    of_rows CONSTANT bytea := coalesce(find_policy_fault.digest, (dbanon_internal.find_verdict(run_id)).digest);
     signed CONSTANT integer := coalesce(jsonb_array_length(dbanon_internal.describe_policy(run_id, of_rows) -> 'signed'), 0);
     other CONSTANT text := 'Make a run that it allows: CALL dbanon.anonymize(...).';
 BEGIN
@@ -125,7 +122,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER 
 DECLARE
     policy CONSTANT dbanon.policy := (SELECT pol FROM ONLY dbanon.policy pol);
     run dbanon.run;
-    verdict dbanon.verification;
+    verdict CONSTANT dbanon.verification := dbanon_internal.find_verdict(run_id);
 BEGIN
     IF policy.signatures > 0 IS NOT TRUE THEN
         RAISE EXCEPTION 'A run can only be signed where the policy asks for signatures. It asks for none.'
@@ -138,8 +135,6 @@ BEGIN
     END IF;
     SELECT stored.* INTO run FROM ONLY dbanon.run stored WHERE stored.run_id = sign_run.run_id;
     IF run.run_id IS NULL THEN PERFORM dbanon_internal.refuse_no_run(sign_run.run_id); END IF;
-    SELECT ver.* INTO verdict FROM ONLY dbanon.verification ver JOIN ONLY dbanon.method met ON met.name = run.method AND met.attack = ver.attack
-        WHERE ver.run_id = run.run_id ORDER BY ver.verification_id DESC LIMIT 1;
     IF run.status <> 'verified' OR verdict.passed IS NOT TRUE OR encode(verdict.digest, 'hex') IS DISTINCT FROM lower(sign_run.digest) THEN
         RAISE EXCEPTION 'A signature must be of the digest that passed the latest verification. That of run % is another.', run.run_id
             USING ERRCODE = 'DA005', DETAIL = 'Its rows may have changed, and were verified again, since its page was made.',
@@ -161,6 +156,5 @@ Arguments:
 - run_id: the number of the run.
 - digest: the digest of the rows that were attacked, as the page and the card of the run show it.
 Returns: how many signatures the run has now.
-Raises: DA001. DA005 for another digest. DA013 where the policy asks for none. DA014 for who submitted the run, for superusers, and for who is
-no member of the role that signs.
+Raises: DA001. DA005 for another digest. DA013 where the policy asks for none. DA014 for the submitter, superusers, and logins outside the role.
 Example: SELECT dbanon.sign_run(1, ''5d41402abc4b2a76b9719d911017c592ae2b3c4d5e6f708192a3b4c5d6e7f809'').';

@@ -50,9 +50,7 @@ BEGIN
                                          ELSE 'Start another run: CALL dbanon.anonymize(...).' END;
     END IF;
     -- An earlier verdict that passed does not count once a later one did not.
-    SELECT ver.* INTO verdict FROM ONLY dbanon.verification ver
-        WHERE ver.run_id = run.run_id AND ver.attack = method.attack
-        ORDER BY ver.verification_id DESC LIMIT 1;
+    verdict := dbanon_internal.find_verdict(run.run_id);
     IF verdict.passed IS NOT TRUE THEN
         RAISE EXCEPTION 'The latest verification of a run must have passed for it to be published. Run % has %.', run.run_id,
                 CASE WHEN verdict.passed IS NULL THEN 'none' ELSE 'a failed one' END

@@ -33,8 +33,7 @@ BEGIN
     IF release.release_id IS NOT NULL THEN
         verdict := dbanon_internal.find_release_figures(release.release_id);
     ELSE
-        SELECT ver.* INTO verdict FROM ONLY dbanon.verification ver WHERE ver.run_id = run.run_id AND ver.attack = method.attack
-            ORDER BY ver.verification_id DESC LIMIT 1;
+        verdict := dbanon_internal.find_verdict(run.run_id);
     END IF;
     RETURN jsonb_build_object(
         'release', release.name, 'release_id', release.release_id,
